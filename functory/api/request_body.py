@@ -42,4 +42,4 @@ async def read(request: Request, max_bytes: int, timeout: float = READ_TIMEOUT_S
 
 
 def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"at most {limit:,} bytes are taken", {"connection": "close"})
+    return HTTPException(413, f"at most {limit:,} bytes are allowed", {"connection": "close"})

@@ -40,7 +40,7 @@ class Server:
             raise Conflict(
                 f"port {self._port} of {self._host} cannot be used",
                 error.strerror or str(error),
-                "end what uses it, or choose another one with FUNCTORY_PORT or --port",
+                "end the program that uses it, or choose another one with FUNCTORY_PORT or --port",
             ) from None
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"

@@ -28,7 +28,7 @@ def dev_settings(settings: Settings, port: int | None) -> Settings:
     """Return the settings for this run. Raises :class:`Invalid` for settings of a deployment."""
     if not settings.embedded:
         raise Invalid(
-            "functory dev brings its own broker",
+            "functory dev has its own broker",
             "FUNCTORY_BROKER_URL names one that processes share",
             "unset it, or start the roles: functory server, router, worker, scheduler",
         )

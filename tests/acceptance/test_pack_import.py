@@ -294,7 +294,7 @@ class TestActions:
             ("class sku:\n    pass\n", "parameter sku"),
             ("class warehouse_order:\n    pass\n", "warehouse_order"),
             ("X = 0\n\n\nclass A:\n    def run(self):\n        global X\n        X = 1\n", "globals"),
-            ("from lib.a import A\n\n\nclass B(A):\n    pass\n", "ring"),
+            ("from lib.a import A\n\n\nclass B(A):\n    pass\n", "circle"),
         ],
     )
     def test_what_cannot_be_told_from_the_text_is_left_out(self, pack: Path, text: str, why: str):

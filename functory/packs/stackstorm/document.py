@@ -56,7 +56,7 @@ def parse_document(text: str, place: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""
         what = getattr(error, "problem", None) or str(error)
-        raise Invalid(f"{place} is not YAML as it is read here", f"{line}{what}"[:300]) from None
+        raise Invalid(f"{place} is not the plain YAML that a pack may have", f"{line}{what}"[:300]) from None
     except (RecursionError, ValueError) as error:
         raise Invalid(f"{place} cannot be read", f"{type(error).__name__}: {str(error)[:200]}") from None
     except Invalid as error:

@@ -100,7 +100,7 @@ def _manifest(folder: Folder) -> Mapping[str, Any]:
         raise Invalid(
             "the pack is for Python 2 only",
             f"python_versions is {versions}",
-            "bring it to Python 3 and say so in pack.yaml",
+            "port it to Python 3, and add that to python_versions in pack.yaml",
         )
     return manifest
 

@@ -83,7 +83,7 @@ def read_rule(
     if isinstance(kind, Mapping) and kind.get("ref", "standard") != "standard":
         raise LeftOut(
             "it is a backstop rule: it fires when no other rule does",
-            "write a trigger whose pattern says which events the others leave",
+            "write a trigger whose pattern matches the events that the other rules do not match",
         )
     criteria = rule.get("criteria") or {}
     if not isinstance(criteria, Mapping):
@@ -161,7 +161,7 @@ def _events(
             else f"make a schedule with {dict(parameters)}",
         )
     if type_ in _UNSUPPORTED_TRIGGERS:
-        raise LeftOut(f"there are no events like {type_}", _UNSUPPORTED_TRIGGERS[type_])
+        raise LeftOut(f"there are no events of the type {type_}", _UNSUPPORTED_TRIGGERS[type_])
     if type_ == ACTION_ENDED:
         return _ended(criteria, find)
     if type_ == "core.st2.webhook":
@@ -171,7 +171,7 @@ def _events(
         )
         return {"type": [WEBHOOK], "subject": [url]}, criteria, _in_data
     if type_.startswith("core."):
-        raise LeftOut(f"there are no events like {type_}", "look at the event types of functory")
+        raise LeftOut(f"there are no events of the type {type_}", "choose one of the event types of Functory")
     try:
         check_type(type_)
     except Invalid as error:
@@ -197,14 +197,16 @@ def _ended(criteria: Mapping[str, Any], find: Find) -> tuple[dict[str, Any], Map
         match = _ROOT.match(key)
         if match is None:
             raise LeftOut(
-                f"its criterion {key} asks the whole end of an action",
-                "ask for a member, such as trigger.status",
+                f"its criterion {key} tests the whole end of an action",
+                "test a member, such as trigger.status",
             )
         member = match[1]
         if member in ("status", "action_name", "action_ref"):
             wanted = _wanted(asked)
             if wanted is None:
-                raise LeftOut(f"its criterion {key} asks more than which values", "use equals or inside")
+                raise LeftOut(
+                    f"its criterion {key} does more than compare with values", "use equals or inside"
+                )
             if member == "status":
                 types = [_STATES[state] for state in wanted if state in _STATES and _STATES[state] in types]
             else:
@@ -214,7 +216,7 @@ def _ended(criteria: Mapping[str, Any], find: Find) -> tuple[dict[str, Any], Map
             rest[f"trigger.{_member(member)}{key[match.end() :]}"] = asked
     if not types or subjects == []:
         raise LeftOut(
-            "its criteria contradict each other, or ask for a status that is no end",
+            "its criteria contradict each other, or name a status that is no end",
             "use " + ", ".join(_STATES),
         )
     on: dict[str, Any] = {"type": types}

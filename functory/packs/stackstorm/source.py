@@ -89,7 +89,7 @@ class _Collector:
         found = self.found
         if path in above:
             raise LeftOut(
-                "its modules import each other in a ring: " + " → ".join([*above, path]), "break the ring"
+                "its modules import each other in a circle: " + " → ".join([*above, path]), "break the circle"
             )
         if len(found.modules) >= MAX_MODULES:
             raise LeftOut(
@@ -101,7 +101,7 @@ class _Collector:
             tree = ast.parse(module)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-            raise LeftOut(f"{path} is not Python 3: {line}", "bring it to Python 3") from None
+            raise LeftOut(f"{path} is not Python 3: {line}", "port it to Python 3") from None
         found.modules.append(path)
         for statement in tree.body:
             if isinstance(statement, ast.Import):
@@ -168,7 +168,7 @@ class _Collector:
         """Add the statements of one of the pack's own files in place of the import."""
         source = statement.module
         if any(alias.name == "*" for alias in statement.names):
-            raise LeftOut(f"{path} imports * from {source}", "name what it takes")
+            raise LeftOut(f"{path} imports * from {source}", "import the names that it uses")
         if own not in self.found.modules or own in above:
             self.take(own, above)
         for alias in statement.names:
@@ -197,7 +197,7 @@ class _Collector:
         self.found.nested = self.found.nested or not simple
         self.found.statements.append((statement, module))
         if isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names):
-            raise LeftOut(f"{path} imports * from {statement.module}", "name what it takes")
+            raise LeftOut(f"{path} imports * from {statement.module}", "import the names that it uses")
         if any(isinstance(node, ast.Global) for node in ast.walk(statement)):
             raise LeftOut(f"{path} changes globals", "keep the value in an attribute of the class")
 

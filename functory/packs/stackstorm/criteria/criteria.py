@@ -208,12 +208,12 @@ def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Crit
         criteria = _as_json(criteria, "the criteria")
     except RecursionError:
         raise Invalid(
-            "the criteria are nested too deeply", f"at most {json_codec.MAX_DEPTH} levels are taken"
+            "the criteria are nested too deeply", f"at most {json_codec.MAX_DEPTH} levels are allowed"
         ) from None
     if len(json_codec.encode(criteria)) > MAX_BYTES:
         raise Invalid(
             "the criteria are too large",
-            f"at most {MAX_BYTES:,} bytes are taken",
+            f"at most {MAX_BYTES:,} bytes are allowed",
             "look the values up in the function",
         )
     compiled = _compile(criteria, MAX_DEPTH, [MAX_CRITERIA])
@@ -226,7 +226,7 @@ def _compile(criteria: Mapping[str, Any], depth: int, left: list[int]) -> list[C
         left[0] -= 1
         if left[0] < 0:
             raise Invalid(
-                "there are too many criteria", f"at most {MAX_CRITERIA} are taken", "make several triggers"
+                "there are too many criteria", f"at most {MAX_CRITERIA} are allowed", "make several triggers"
             )
         try:
             made.append(_criterion(key, asked, depth, left))
@@ -264,7 +264,7 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
     if condition not in SEARCHES:
         raise Invalid(
             f"search has the unknown condition {format_value(condition)}",
-            "it says how many items must satisfy how much",
+            "it sets how many items must satisfy how many criteria",
             "use one of " + ", ".join(SEARCHES),
         )
     inner = asked.get("pattern")
@@ -275,7 +275,7 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
             'write {"item.name": {"type": "equals", "pattern": "a"}}',
         )
     if depth == 0:
-        raise Invalid("searches are nested too deeply", f"at most {MAX_DEPTH} levels are taken")
+        raise Invalid("searches are nested too deeply", f"at most {MAX_DEPTH} levels are allowed")
     return _Search(condition, tuple(_compile(inner, depth - 1, left)))
 
 
@@ -326,7 +326,7 @@ def _as_json(value: Any, what: str) -> Any:
         return decode_bytes(value)
     if isinstance(value, Mapping):
         if wrong := next((name for name in value if not isinstance(name, str)), None):
-            raise Invalid(f"{what} have the key {wrong!r}", "keys are texts", "quote it")
+            raise Invalid(f"{what} have the key {wrong!r}", "keys must be texts", "quote it")
         return {name: _as_json(inner, what) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(inner, what) for inner in value]
