@@ -325,8 +325,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.compensation.plan",
                 "begin_if_failed",
-                "if state",
-                "if True or state",
+                "state not in",
+                "True or state not in",
             )
         ],
     ),
