@@ -33,7 +33,7 @@ def main() -> int:
     given = parser.parse_args()
     unknown = set(given.names) - set(NAMES)
     if unknown:
-        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; known are {', '.join(NAMES)}")
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; the benchmarks are {', '.join(NAMES)}")
     for name in given.names or NAMES:
         sized = {"executions": given.executions} if given.executions and name == "verify" else {}
         figures = importlib.import_module(f"benchmarks.{name}").run(quiet=given.json, **sized)

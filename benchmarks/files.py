@@ -75,7 +75,7 @@ def run(*, quiet: bool = False, files: int = FILES, database: str = "sqlite") ->
     if not quiet:
         print(f"files: {files:,} dropped in {figures['dropped_seconds']} s")
         print(
-            f"  watch           {figures['events_per_second']:>8,} events/s, all told after {figures['seconds']} s"
+            f"  watch           {figures['events_per_second']:>8,} events/s, all reported after {figures['seconds']} s"
         )
         print(
             f"  bare watchdog   {figures['bare_per_second']:>8,} notices/s, "
@@ -127,12 +127,12 @@ def _drop(
     dropped = time.monotonic() - start
     peak = before
 
-    def all_told() -> bool:
+    def all_reported() -> bool:
         nonlocal peak
         peak = max(peak, process.memory_info().rss)
         return _count(database) >= files
 
-    _wait_until(all_told)
+    _wait_until(all_reported)
     seconds = time.monotonic() - start
     words = bare.communicate()[0].split()
     heard, bare_seconds = int(words[0]), float(words[1]) - start
@@ -140,7 +140,7 @@ def _drop(
     (inbox / "last").write_text("a duplicate would have been seen by now")
     _wait_until(lambda: _count(database) > files)
     with database.read() as tx:
-        told = tx.rows(
+        reported = tx.rows(
             sa.select(schema.event.c.subject, sa.func.count().label("times"))
             .where(schema.event.c.type.like("file.%"))
             .group_by(schema.event.c.subject)
@@ -153,8 +153,8 @@ def _drop(
         "bare_seconds": round(bare_seconds, 2),
         "bare_per_second": round(heard / bare_seconds),
         "bare_lost": files - heard,
-        "lost": files + 1 - len(told),
-        "doubled": sum(row["times"] - 1 for row in told),
+        "lost": files + 1 - len(reported),
+        "doubled": sum(row["times"] - 1 for row in reported),
         "rss_before_mib": round(before / 2**20, 1),
         "rss_peak_mib": round(peak / 2**20, 1),
         "rss_after_mib": round(process.memory_info().rss / 2**20, 1),

@@ -199,6 +199,7 @@ def deployment(broker: str) -> Iterator[tuple[Functory, Roles]]:
         roles = stack.enter_context(
             Roles(
                 folder,
+                by_exec=True,
                 database_url=database,
                 broker_url=url,
                 worker_slots=SLOTS,

@@ -231,7 +231,12 @@ def servers(folder: Path, broker: str, peer_broker: str) -> Iterator[tuple[Funct
         Postgres(_programs("postgres")) as postgres,
         postgres.database() as database,
         Roles(
-            folder, database_url=database, broker_url=broker, worker_slots=SLOTS, log_level="warning"
+            folder,
+            by_exec=True,
+            database_url=database,
+            broker_url=broker,
+            worker_slots=SLOTS,
+            log_level="warning",
         ) as roles,
     ):
         roles.migrate()

@@ -114,7 +114,7 @@ class _History:
         began, again, tries = f"n % {CHAIN} = 0", "n % 10 = 0", "CASE WHEN n % 10 = 0 THEN 2 ELSE 1 END"
         no, json = self._false, "'[]'"
 
-        def told(place: int, type_: str, after: int, where: str, **values: str) -> str:
+        def event_sql(place: int, type_: str, after: int, where: str, **values: str) -> str:
             given = {
                 "id": self._id("n", place), "type": f"'{type_}'", "source": "'/bench'", "subject": "'step'",
                 "time": self._at(after), "data": _DATA, "root_id": root, "cause_execution_id": mine,
@@ -130,11 +130,11 @@ class _History:
                 outcome=f"'{outcome}'",
             )  # fmt: skip
 
-        yield told(0, "bench.0", 0, began, cause_execution_id=self._null, depth="0")
-        yield told(2, "execution.started", 1, "1 = 1")
-        yield told(3, "execution.attempt_failed", 2, again)
-        yield told(5, "execution.started", 3, again)
-        yield told(4, "execution.succeeded", 4, "1 = 1")
+        yield event_sql(0, "bench.0", 0, began, cause_execution_id=self._null, depth="0")
+        yield event_sql(2, "execution.started", 1, "1 = 1")
+        yield event_sql(3, "execution.attempt_failed", 2, again)
+        yield event_sql(5, "execution.started", 3, again)
+        yield event_sql(4, "execution.succeeded", 4, "1 = 1")
         yield self._insert(
             "execution", id=mine, function="'step'", version="1", version_id=self._literal(self.version["id"]),
             cause="'trigger'", trigger_id=trigger, event_id=came, root_id=root, depth=f"n % {CHAIN} + 1", chain=json,

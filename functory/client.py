@@ -41,8 +41,8 @@ from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
+    from functory.engine.functions.declaration import Signature
     from functory.engine.functions.environments import PackageNeeds, Resolved
-    from functory.engine.functions.source.declaration import Signature
     from functory.schedules import Schedules
     from functory.triggers.analysis import backtest, cycles
     from functory.workers.environments import Environments
@@ -122,7 +122,7 @@ class Functory:
         from functory.workers.sandbox.checks.startup import check_tier
 
         # A client that runs nothing else executes the source here too: never in a weaker sandbox than demanded.
-        check_tier(self.settings, self.runner)
+        check_tier(self.settings, self.runner, inspecting=True)
         return self.runner.inspect(source, name, packages=packages)
 
     def _resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:

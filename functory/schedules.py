@@ -123,7 +123,7 @@ class Schedules:
         For a paused schedule they are the times at which it would fire. Raises :class:`NotFound`, :class:`Invalid`.
         """
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_NEXT_TIMES:
-            raise Invalid(f"wrong count {count!r}", f"it is from 1 to {MAX_NEXT_TIMES}")
+            raise Invalid(f"wrong count {count!r}", f"it must be from 1 to {MAX_NEXT_TIMES}")
         row = self._engine.sources.get(KIND, name)
         config = self._stored_config(row)
         found = config.calendar.due_times(row["id"], after or self._database.clock.now())
@@ -259,8 +259,8 @@ class Schedules:
             found = None
         if found is not None and not _belongs_to_schedule(found, name):
             raise Conflict(
-                f"the trigger {_trigger_name(name)} is there already, and is not this schedule's",
-                "it listens to something else",
+                f"another trigger is called {_trigger_name(name)}",
+                "the schedule's own trigger needs this name, and that one has another pattern",
                 f"give the schedule another name, or save it without a function: "
                 f"functory trigger show {_trigger_name(name)}",
             )
@@ -319,7 +319,7 @@ def _parse_overlap(value: str | None) -> str | None:
         return None
     policy = value.replace("-", "_").lower() if isinstance(value, str) else value
     if policy not in OVERLAP_POLICIES:
-        raise Invalid(f"wrong overlap {value!r}", f"it is one of {', '.join(OVERLAP_POLICIES)}")
+        raise Invalid(f"wrong overlap {value!r}", f"it must be one of {', '.join(OVERLAP_POLICIES)}")
     return policy
 
 

@@ -9,6 +9,7 @@ Long tests (`tests/long.txt`) are left out unless `--long` asks for them; a fail
 names the test.
 """
 
+import gc
 import os
 import secrets
 import shlex
@@ -26,7 +27,7 @@ from tests.services.installation import SERVICES
 from tests.services.missing_servers import report, require
 from tests.services.shared import shared
 from tests.support import groups, test_lists
-from tests.support.thoroughness import VARIABLE
+from tests.support.thoroughness import VARIABLE, amount
 
 if TYPE_CHECKING:
     from tests.services.postgres import Postgres
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 
 # Test modules import from it what their fixtures come from: its asserts are rewritten in any order of imports.
 pytest.register_assert_rewrite("tests.support.world")
-
-# An example may take long on a busy machine: that is no finding.
-settings.register_profile("functory", deadline=None, print_blob=True)
-settings.load_profile("functory")
 
 # A shell starts a command in the background with SIGINT ignored, and every process of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -172,6 +169,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of this run's examples, the same one for all its processes."""
     if config.getoption("--long") != "none":
         os.environ[VARIABLE] = "1"
+    # An example may take long on a busy machine: that is no finding. Each run has other examples.
+    settings.register_profile("functory", deadline=None, print_blob=True, max_examples=amount(50, 200))
+    settings.load_profile("functory")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = int(os.environ.setdefault(SEED, str(secrets.randbelow(2**32))))
     if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
@@ -187,6 +187,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def pytest_report_header(config: pytest.Config) -> str:
     """Say what this run can be repeated with."""
     return f"seed of examples: {config.option.hypothesis_seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Collect tests without collecting garbage: what is loaded stays, and is not looked at again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 TESTS = Path(__file__).parent
@@ -216,7 +227,6 @@ CHEAP = frozenset(
         *(
             "_shared_runner",
             "run_folder",
-            "commands_folder",
             "tmp_path_factory",
             "migrated_file",
             "migrated_postgres",

@@ -139,7 +139,9 @@ def _ingest(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: by
 def _ingest_batch(inbox: Inbox, raw: bytes) -> Response:
     given = media_types.read_json(raw)
     if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
-        raise Invalid("this is no batch of events", f"it is a JSON array of at most {cloudevents.MAX_BATCH}")
+        raise Invalid(
+            "this is no batch of events", f"a batch is a JSON array of at most {cloudevents.MAX_BATCH} events"
+        )
     taken: list[IncomingEvent] = []
     faults: list[dict[str, Any]] = []
     for number, value in enumerate(given):

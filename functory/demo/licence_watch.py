@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from functory.client import Functory, capture_source
+from functory.client import Functory
 from functory.demo import broken_parser, functions
 from functory.engine.errors import WaitTimeout
 
@@ -49,6 +49,7 @@ class LicenceWatch:
         self.inbox = home / "inbox"
         self.samples = home / "samples"
         self.report_file = home / "report" / "licences.md"
+        self.readable = {"read": [str(self.inbox), str(self.samples)]}
         # In tier A each execution runs as a user of its own, so the folders need permissions for all users. The folder
         # around them keeps other users out.
         for folder, mode in ((self.inbox, 0o755), (self.samples, 0o755), (self.report_file.parent, 0o777)):
@@ -58,19 +59,13 @@ class LicenceWatch:
     def save(self) -> None:
         """Save functions, triggers and sources: the watched folder, and the schedule that writes the report."""
         register, engine = self.engine.register_function, self.engine
-        readable = {"read": [str(self.inbox), str(self.samples)]}
         register(functions.read_headers)
-        register(
-            functions.parse_metadata,
-            dependencies=["read_headers"],
-            output_patterns=functions.PATTERNS,
-            files=readable,
-        )
+        self._register_parser(functions.parse_metadata)
         register(functions.review_licence)
         register(functions.licence_report, files={"write": [str(self.report_file.parent)]})
         register(functions.validate_parse_metadata)
         # It gives no version more rights than it has itself.
-        register(functions.roll_back, permissions=["functions:write"], files=readable)
+        register(functions.roll_back, permissions=["functions:write"], files=self.readable)
         engine.register_trigger(
             "parse-each-file",
             on={"type": ["file.created"], "data": {"watch": ["inbox"]}},
@@ -111,6 +106,15 @@ class LicenceWatch:
         )
         engine.schedules.save(
             "report", every=REPORT_INTERVAL, function="licence_report", data={"file": str(self.report_file)}
+        )
+
+    def _register_parser(self, parse_metadata: Callable[..., Any]) -> None:
+        """Save a version of ``parse_metadata``. All versions declare the same; only the source differs."""
+        self.engine.register_function(
+            parse_metadata,
+            dependencies=["read_headers"],
+            output_patterns=functions.PATTERNS,
+            files=self.readable,
         )
 
     def drop_file(self, name: str) -> None:
@@ -169,8 +173,7 @@ class LicenceWatch:
 
         Returns the id of the event of the update. Raises :class:`WaitTimeout`.
         """
-        source = capture_source(broken_parser.parse_metadata, frozenset({"read_headers"}))
-        self.engine.functions.update("parse_metadata", source=source, author="demo")
+        self._register_parser(broken_parser.parse_metadata)
         update = self.engine.events.list(type_="function.updated", subject="parse_metadata", limit=1)[0]["id"]
         self.engine.settle(WAIT_TIMEOUT_SECONDS, root_id=update)
         return update

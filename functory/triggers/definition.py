@@ -201,7 +201,7 @@ def define(
         definition["composite"] = json_codec.loads(json_codec.encode(composite))
         del definition["on"]
     if not isinstance(compensate, bool):
-        raise Invalid(f"wrong compensate {compensate!r}", "it is true or false", "compensate: true")
+        raise Invalid(f"wrong compensate {compensate!r}", "it must be true or false", "compensate: true")
     if compensate:
         definition["compensate"] = True
     compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
@@ -223,12 +223,12 @@ def from_event_type(
     """
     if not isinstance(event_type, str):
         raise Invalid(
-            "wrong event_type", f"it is a text, got {event_type!r}", 'event_type="function_updated"'
+            "wrong event_type", f"it must be a text, got {event_type!r}", 'event_type="function_updated"'
         )
     if not isinstance(conditions, Mapping | None):
         raise Invalid(
             "wrong conditions",
-            f"they are an object, got {conditions!r}",
+            f"they must be an object, got {conditions!r}",
             'conditions={"auto_validate": True}',
         )
     types = EVENT_TYPES.get(event_type, (event_type,))
@@ -292,7 +292,7 @@ def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
     definition = row["definition"]
     dependencies.parse_reference(definition["function"])
     if definition["pass"] not in ("event", "output"):
-        raise Invalid(f"wrong pass {definition['pass']!r}", "it is event or output")
+        raise Invalid(f"wrong pass {definition['pass']!r}", "it must be event or output")
     criteria = _criteria(definition.get("criteria"))
     composite = None
     pattern = None
@@ -344,7 +344,7 @@ def _guards(given: Mapping[str, Any]) -> Guards:
         if given.get(name) is not None:
             fields.integer(given[name], f"guard {name}", low, high)
     if not isinstance(given.get("allow_self", False), bool):
-        raise Invalid("wrong guard allow_self", "it is true or false")
+        raise Invalid("wrong guard allow_self", "it must be true or false")
     return Guards(**given)
 
 

@@ -165,7 +165,7 @@ def _compile(source: Any, place: str, budget: list[int], depth: int) -> Renderer
             _list,
             tuple(_compile(inner, f"{place}[{at}]", budget, depth + 1) for at, inner in enumerate(source)),
         )
-    raise Invalid(f"{place} is not JSON", f"it is a {type(source).__name__}", "write it as text or a number")
+    raise Invalid(f"{place} is not JSON", f"got a {type(source).__name__}", "write it as text or a number")
 
 
 def _spend(budget: list[int], text: str) -> None:

@@ -1,7 +1,6 @@
 """A backup that is made under load by the command, restored by the command, and worked off to its end."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 import pytest
 
 from functory.engine.maintenance.invariants import verify
-from tests.support.processes import SCRIPTS, Roles
+from tests.support.console_script import run
+from tests.support.processes import Roles
 
 pytest_plugins = ["tests.support.world"]
 
@@ -35,15 +35,7 @@ def wait(seen: Callable[[], bool]) -> None:
 
 def command(roles: Roles, *arguments: str, **environment: str) -> Any:
     """The JSON that a command prints."""
-    done = subprocess.run(
-        [SCRIPTS / "functory", *arguments, "--json"],
-        cwd=roles.folder,
-        env=roles.environment | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(*arguments, "--json", cwd=roles.folder, env=roles.environment | environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -161,7 +161,7 @@ def test_a_failed_run_shows_the_lines_of_the_function_and_ends_with_1(shell: She
     assert "ValueError" in shell.out("execution", "show", id_)
 
 
-def test_what_nobody_waits_for_stays_queued_and_is_waited_for_later(shell: Shell) -> None:
+def test_an_execution_without_a_waiter_stays_queued_and_is_waited_for_later(shell: Shell) -> None:
     shell.run("function", "add", "slow.py")
     queued = shell.run("run", "slow", "-i", "seconds=0", "--no-wait")
     id_ = queued.stdout.strip()

@@ -211,7 +211,7 @@ def test_a_database_that_is_away_ends_with_6_and_no_password_is_shown(run: Run, 
     assert "s3cret" not in error and "Traceback" not in error
 
 
-def test_a_broker_that_is_away_is_told_by_status_and_doctor(run: Run, tmp_path: Path) -> None:
+def test_status_and_doctor_report_a_broker_that_is_away(run: Run, tmp_path: Path) -> None:
     broker = "redis://:s3cret@127.0.0.1:1/0"
     status, error = run("status", DATABASE_URL=f"sqlite:///{tmp_path}/client.db", BROKER_URL=broker)
     assert status == 5 and "functory db upgrade" in error
@@ -220,7 +220,7 @@ def test_a_broker_that_is_away_is_told_by_status_and_doctor(run: Run, tmp_path: 
     assert run("doctor", answers=True)[0] == 1
 
 
-def test_a_home_that_cannot_be_made_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_made_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for command in (["function", "list"], ["db", "status"]):
         status, error = run(*command, HOME=str(tmp_path / "file" / "home"))

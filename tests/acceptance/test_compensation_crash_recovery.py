@@ -64,7 +64,7 @@ def kill_who_runs(client: Functory, function: str) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.postgres
 @pytest.mark.redis
-def test_each_step_happens_once_and_is_undone_once_whoever_is_killed(
+def test_each_step_happens_once_and_is_undone_once_whichever_process_is_killed(
     tmp_path: Path, postgres_server: Any, redis_url: str
 ) -> None:
     with (
@@ -97,7 +97,7 @@ def test_each_step_happens_once_and_is_undone_once_whoever_is_killed(
             begun = {
                 name: len(seen(client, f"begun.{name}")) for name in ("reserve", "charge", "undo_reserve")
             }
-            told = {
+            reported = {
                 type_: len(seen(client, type_))
                 for type_ in ("saga.started", "saga.compensated", "saga.stuck")
             }
@@ -113,7 +113,7 @@ def test_each_step_happens_once_and_is_undone_once_whoever_is_killed(
             ("reserve", "done"),
         ]
         assert begun == {"reserve": 1, "charge": 1, "undo_reserve": 1}
-        assert told == {"saga.started": 1, "saga.compensated": 1, "saga.stuck": 0}
+        assert reported == {"saga.started": 1, "saga.compensated": 1, "saga.stuck": 0}
         assert [(row["function"], row["attempt"]) for row in undone] == [
             ("undo_charge", 2),
             ("undo_reserve", 1),

@@ -29,13 +29,14 @@ def finished(functory: Functory, function: str, count: int = 1) -> list[dict]:
     )
 
 
-def suppressed(functory: Functory, trigger: str, count: int = 1) -> list[dict]:
-    """The suppressed firings of a trigger, once there are ``count``."""
+def suppressed(functory: Functory, trigger: str) -> list[dict]:
+    """The first suppressed firing of a trigger for each root and reason, once there is one."""
     pause = threading.Event()
     for _ in range(int(WAIT / 0.05)):
-        rows = [r for r in functory.lineage.suppressed(1000) if r["trigger"] == trigger]
-        if len(rows) >= count:
-            return rows
+        rows = [row for row in functory.suppressions.list(1000) if row["trigger"] == trigger]
+        if rows:
+            firings = [one for row in rows for one in functory.lineage.firings(row["first_event_id"])]
+            return [one for one in firings if one["trigger"] == trigger]
         pause.wait(0.05)
     raise AssertionError(f"{trigger} was not suppressed")
 
@@ -262,9 +263,9 @@ def test_two_triggers_that_feed_each_other_are_stopped_at_their_limit(functory: 
     assert (firing["reason"], firing["limit_value"], firing["actual_value"]) == ("cycle", 1, 2)
     assert [link["name"] for link in firing["chain"]] == [f"on-a-{name}", f"on-b-{name}"]
     assert len(finished(functory, f"a_{name}")) == len(finished(functory, f"b_{name}")) == 1
-    told = functory.events.list(type_="trigger.suppressed", subject=f"on-a-{name}")
-    assert told[0]["data"]["chain"] == [f"on-a-{name}", f"on-b-{name}", f"on-a-{name}"]
-    assert told[0]["state"] == "routed", "it can start nothing itself"
+    reported = functory.events.list(type_="trigger.suppressed", subject=f"on-a-{name}")
+    assert reported[0]["data"]["chain"] == [f"on-a-{name}", f"on-b-{name}", f"on-a-{name}"]
+    assert reported[0]["state"] == "routed", "it can start nothing itself"
 
 
 def test_a_paused_trigger_is_recorded_as_suppressed_and_fires_after_resume(
@@ -404,7 +405,9 @@ def test_a_replay_is_a_new_execution_of_the_same_version_and_input(functory: Fun
     assert functory.executions.get(first["id"])["result"] == ["v1", 3]
 
 
-def test_secrets_reach_only_those_who_declare_them_and_are_redacted(functory: Functory, name: str) -> None:
+def test_secrets_reach_only_functions_that_declare_them_and_are_redacted(
+    functory: Functory, name: str
+) -> None:
     secret = f"KEY_{name}"
     source = (
         f"def {name}():\n    from functory import secret\n    print('got', secret('{secret}'))\n"

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -14,14 +14,12 @@ from functory.client import Functory
 from functory.demo import functions
 from functory.engine.settings import load_settings
 from functory.triggers.patterns.output_patterns import matcher
-from tests.support.fork_server import serving
-
-FUNCTORY = Path(sys.executable).with_name("functory")
+from tests.support.console_script import PROGRAM, shell_folder
 
 
 def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the demo in a pipe, with ``folder`` for temporary files."""
-    return run([str(FUNCTORY), "demo", *arguments], folder, environment)
+    return run([str(PROGRAM), "demo", *arguments], folder, environment)
 
 
 def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -60,11 +58,10 @@ def test_it_shows_an_event_travelling(kept: tuple[str, Path]) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def programs() -> str:
     """A PATH with a ``functory`` that starts quickly."""
-    with serving(tmp_path_factory.mktemp("programs")) as folder:
-        yield f"{folder}:{os.environ['PATH']}"
+    return f"{shell_folder()}:{os.environ['PATH']}"
 
 
 def test_it_shows_commands_with_what_they_print(kept: tuple[str, Path], programs: str) -> None:
@@ -216,7 +213,7 @@ def test_it_leaves_nothing_behind_and_touches_no_other_database(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
-def test_it_fails_and_says_why_when_a_file_is_told_twice_and_when_the_guard_does_not_stop_the_loop(
+def test_it_fails_and_says_why_when_a_file_has_two_events_and_when_the_guard_does_not_stop_the_loop(
     tmp_path: Path,
 ) -> None:
     broken = (

@@ -30,7 +30,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import fork_server
+from tests.support.console_script import shell_folder
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,6 +38,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_NOT_RUN = 9
 # Seconds after which a command that is repeated must have answered as shown.
 PATIENCE = 20.0
+# The pause before a command is repeated: short at first, then longer, because each command is a process.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[a-z]+)?(?P<rest>.*)$")
 _TITLE = re.compile(r'title="([^"]+)"')
@@ -177,23 +179,16 @@ def mark() -> Iterator[str]:
             process.kill()
 
 
-@pytest.fixture(scope="session")
-def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a ``functory`` that starts quickly."""
-    with fork_server.serving(tmp_path_factory.mktemp("commands")) as folder:
-        yield folder
-
-
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_what_a_page_says_to_type_works(
-    page: Path, tmp_path: Path, mark: str, commands_folder: Path, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, mark: str, request: pytest.FixtureRequest
 ) -> None:
     steps, needs, _ = read(page)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
     binaries = Path(sys.executable).parent
     environment |= {
-        "PATH": f"{commands_folder}:{binaries}:{environment['PATH']}",
+        "PATH": f"{shell_folder()}:{binaries}:{environment['PATH']}",
         "NO_COLOR": "1",
         "TERM": "xterm",
         "USER": "ada",
@@ -220,7 +215,7 @@ def test_what_a_page_says_to_type_works(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(step.text)
             continue
-        deadline = time.monotonic() + PATIENCE
+        deadline, pause = time.monotonic() + PATIENCE, FIRST_PAUSE
         while True:
             status, said = in_terminal(
                 f"[ ! -e {state} ] || . {state}\n{step.command}\n{keep}", folder, environment
@@ -228,6 +223,8 @@ def test_what_a_page_says_to_type_works(
             fault = wrong(step, status, said)
             if fault is None or not step.soon or time.monotonic() > deadline:
                 break
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
         assert fault is None, f"{where}: $ {step.command}\n{fault}"
 
 

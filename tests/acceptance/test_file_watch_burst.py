@@ -65,7 +65,7 @@ def watchers(make_world) -> Iterator[tuple[World, Watchers]]:
             watchers.kill(process)
 
 
-def told(world: World) -> Counter[str]:
+def reported(world: World) -> Counter[str]:
     with world.database.read() as tx:
         rows = tx.rows(sa.select(schema.event.c.subject).where(schema.event.c.type == "file.created"))
     return Counter(Path(row["subject"]).name for row in rows)
@@ -83,14 +83,14 @@ def test_a_watcher_that_is_killed_among_thousands_of_files_loses_none_and_double
     for number in range(FILES):
         (folder / f"{number:05}").write_text(f"{number}")
         if number == FILES // 2:
-            wait_for(lambda: told(world).total() > 0, "the first events", seconds=60)
+            wait_for(lambda: reported(world).total() > 0, "the first events", seconds=60)
             # In mid burst: some have events, some are noticed, some are yet to come.
             processes.kill(watcher)
             watcher = processes.start()
-    wait_for(lambda: told(world).total() > FILES // 2, "the second watcher", seconds=60)
+    wait_for(lambda: reported(world).total() > FILES // 2, "the second watcher", seconds=60)
     processes.kill(watcher)
     processes.start()
-    wait_for(lambda: told(world).total() >= FILES, "all of them", seconds=90)
+    wait_for(lambda: reported(world).total() >= FILES, "all of them", seconds=90)
     (folder / "last").write_text("a duplicate would have been seen by now")
-    wait_for(lambda: told(world)["last"], "the last one", seconds=60)
-    assert told(world) == Counter([f"{number:05}" for number in range(FILES)] + ["last"])
+    wait_for(lambda: reported(world)["last"], "the last one", seconds=60)
+    assert reported(world) == Counter([f"{number:05}" for number in range(FILES)] + ["last"])

@@ -62,10 +62,10 @@ def check(client: Functory, ids: list[str]) -> None:
     rows = patient(lambda: client.executions.wait(ids, WAIT))
     assert [(row["state"], row["result"]) for row in rows] == [("succeeded", n) for n in range(COUNT)]
     patient(lambda: client.settle(WAIT))
-    told = Counter(
+    reported = Counter(
         event["data"]["execution_id"] for event in client.events.list(type_="execution.succeeded", limit=1000)
     )
-    assert {id_: told[id_] for id_ in ids} == dict.fromkeys(ids, 1)
+    assert {id_: reported[id_] for id_ in ids} == dict.fromkeys(ids, 1)
     for row in rows:
         outcomes = [attempt["outcome"] for attempt in client.executions.attempts(row["id"])]
         assert outcomes.count("succeeded") == 1

@@ -82,7 +82,7 @@ def test_criteria_keep_an_event_from_firing(shell: Shell, pack: Path, item: dict
     assert results(shell, "warehouse_order") == []
 
 
-def test_why_an_event_did_not_fire_is_told_in_the_words_of_the_rule(shell: Shell, pack: Path):
+def test_the_reason_why_an_event_did_not_fire_has_the_words_of_the_rule(shell: Shell, pack: Path):
     imported(shell)
     id_ = shell.out(
         "event", "emit", "warehouse.stock_low", "--data", low(tags=["discontinued"]), "--wait", "-q"
@@ -297,7 +297,7 @@ class TestActions:
             ("from lib.a import A\n\n\nclass B(A):\n    pass\n", "circle"),
         ],
     )
-    def test_what_cannot_be_told_from_the_text_is_left_out(self, pack: Path, text: str, why: str):
+    def test_what_cannot_be_read_from_the_text_is_left_out(self, pack: Path, text: str, why: str):
         entry = self.function(pack, text, a="from lib.b import B\nA = B\n", b="from lib.a import A\nB = A\n")
         assert entry.outcome == "left out"
         assert why in entry.why

@@ -73,5 +73,5 @@ def check(database: Database) -> None:
     assert len(fired) == SCHEDULES
     for times in fired.values():
         assert times == [times[0] + timedelta(seconds=n) for n in range(len(times))]
-    told = {(event["subject"], event["data"]["fire_time"]) for event in events}
-    assert len(told) == len(events)
+    reported = {(event["subject"], event["data"]["fire_time"]) for event in events}
+    assert len(reported) == len(events)

@@ -62,7 +62,7 @@ class Decoys:
             start_new_session=True,
         )
         assert process.stdout is not None
-        self._told = json.loads(process.stdout.readline())
+        self._reported = json.loads(process.stdout.readline())
         return process
 
     @property
@@ -83,7 +83,7 @@ class Decoys:
             "folder": str(self.folder),
             "mark": self.mark,
             "key": int(self.mark[3:] or "1", 16) >> 2,
-            **self._told,
+            **self._reported,
         }
 
     def prepare(self, mark: str) -> None:

@@ -124,8 +124,8 @@ class World:
             return
         ready, done = threading.Event(), threading.Event()
 
-        def say(told: Any) -> None:
-            facts["beside"] = told
+        def say(reported: Any) -> None:
+            facts["beside"] = reported
             ready.set()
             done.wait(_READY_SECONDS)
 
@@ -187,8 +187,8 @@ class Remote:
             stdout=subprocess.PIPE,
             text=True,
         )
-        told = self._hear()
-        self.missing = told.get("missing", "")
+        reported = self._hear()
+        self.missing = reported.get("missing", "")
 
     def run(self, case_id: str) -> Report:
         """Run one attack and return its report."""
@@ -196,11 +196,11 @@ class Remote:
         self.lost = True
         self._process.stdin.write(case_id + "\n")
         self._process.stdin.flush()
-        told = self._hear()
+        reported = self._hear()
         self.lost = self._process.poll() is not None
-        if "broken" in told:
-            raise AssertionError(told["broken"])
-        return msgspec.convert(told, Report)
+        if "broken" in reported:
+            raise AssertionError(reported["broken"])
+        return msgspec.convert(reported, Report)
 
     def _hear(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -227,8 +227,8 @@ def main(tier: str) -> None:
     os.dup2(2, 1)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
-    def say(**told: Any) -> None:
-        print(json.dumps(told), file=out, flush=True)
+    def say(**reported: Any) -> None:
+        print(json.dumps(reported), file=out, flush=True)
 
     try:
         if tier == "C" and os.geteuid() == 0:

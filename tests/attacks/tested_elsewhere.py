@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TESTS = {
     "A59": [
-        "acceptance/test_core_features.py::test_secrets_reach_only_those_who_declare_them_and_are_redacted"
+        "acceptance/test_core_features.py::test_secrets_reach_only_functions_that_declare_them_and_are_redacted"
     ],
     "A88": [
         "integration/workers/environments/test_package_policy_and_hostile_wheels.py::test_what_unpacks_to_too_much_is_removed",
@@ -20,14 +20,14 @@ TESTS = {
         "integration/workers/environments/test_package_policy_and_hostile_wheels.py::test_nothing_but_names_reaches_uv",
     ],
     "A91": [
-        "integration/engine/executions/test_execution_states.py"
+        "integration/engine/executions/test_starts_and_calls.py"
         "::test_a_chain_of_calls_is_stopped_exactly_at_the_depth",
         "acceptance/test_core_features.py::test_endless_calls_end_at_the_depth_limit",
     ],
     "A92": [
         "integration/triggers/routing/test_trigger_cycles_and_storms.py"
         "::test_a_loop_without_a_revisit_limit_ends_at_the_depth",
-        "integration/engine/triggers/test_routing.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
+        "integration/engine/triggers/test_loop_guards.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
     ],
     "A93": [
         "integration/workers/sandbox/supervision/test_guest_requests.py"

@@ -271,14 +271,9 @@ class Deployment:
         words = [word.replace("{incarnation}", str(place.incarnation)) for word in script]
         environment = {"PYTHONPATH": str(ROOT)} | place.environment if place.command else place.environment
         place.process = self.roles.spawn(
-            [
-                "/usr/bin/env",
-                *(f"{k}={v}" for k, v in environment.items()),
-                *words,
-                place.role,
-                *place.arguments,
-            ],
+            [*words, place.role, *place.arguments],
             name=f"{place.role}-{place.number}.{place.incarnation}",
+            environment=environment,
             **place.settings,
         )
 

@@ -234,6 +234,6 @@ def named(names: Sequence[str]) -> list[Fault]:
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise SystemExit(
-            f"error: there is no fault {unknown[0]!r}\n  known are: all, {', '.join(sorted(FAULTS))}"
+            f"error: there is no fault {unknown[0]!r}\n  the faults are: all, {', '.join(sorted(FAULTS))}"
         )
     return [FAULTS[name] for name in names]

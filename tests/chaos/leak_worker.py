@@ -45,9 +45,9 @@ class Worker:
         self._runner: Runner | None = None
         self._kept = False
 
-    def say(self, **told: Any) -> None:
+    def say(self, **reported: Any) -> None:
         with self._lock:
-            print(json.dumps(told), file=self._out, flush=True)
+            print(json.dumps(reported), file=self._out, flush=True)
 
     def run(self, numbers: list[int], kept: bool) -> None:
         self._kept = kept
@@ -108,9 +108,9 @@ def main(tier: str, seed: str) -> None:
     # Make everything that a process makes once before the first count.
     worker.close()
     for line in sys.stdin:
-        told = json.loads(line)
-        if "run" in told:
-            worker.run(told["run"], told["kept"])
+        reported = json.loads(line)
+        if "run" in reported:
+            worker.run(reported["run"], reported["kept"])
         else:
             worker.close()
 

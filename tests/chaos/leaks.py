@@ -118,13 +118,13 @@ class Chaos:
         self._say(run=numbers, kept=kept)
         left = set(numbers)
         until_kill = self._random.randint(*_KILL_EVERY)
-        while (told := self._hear()) is not None and "ran" not in told:
-            if "begun" in told:
-                self._running.add(told["begun"])
+        while (reported := self._hear()) is not None and "ran" not in reported:
+            if "begun" in reported:
+                self._running.add(reported["begun"])
                 continue
-            self._note(told)
-            left.discard(told["ended"])
-            self._running.discard(told["ended"])
+            self._note(reported)
+            left.discard(reported["ended"])
+            self._running.discard(reported["ended"])
             until_kill -= 1
             if at is not None and len(numbers) - len(left) > at:
                 process.kill()
@@ -132,10 +132,10 @@ class Chaos:
             if until_kill == 0:
                 self._kill_one(process.pid)
                 until_kill = self._random.randint(*_KILL_EVERY)
-        if told is None:
+        if reported is None:
             self._problem(f"the worker ended by itself: {process.wait()}; running were {self._running}")
             self._process = None
-        elif "ran" in told:
+        elif "ran" in reported:
             if left:
                 self._problem(f"executions without an end: {sorted(left)}")
             self._settle(kept)
@@ -147,12 +147,12 @@ class Chaos:
             if rest:
                 self._batch(rest, kept, None)
 
-    def _note(self, told: dict[str, Any]) -> None:
+    def _note(self, reported: dict[str, Any]) -> None:
         self.report.executions += 1
-        self.report.lost += told["lost"]
-        self.report.statuses[told.get("status", "raised")] += 1
-        if told["problem"]:
-            self._problem(f"execution {told['ended']}: {told['problem']}")
+        self.report.lost += reported["lost"]
+        self.report.statuses[reported.get("status", "raised")] += 1
+        if reported["problem"]:
+            self._problem(f"execution {reported['ended']}: {reported['problem']}")
 
     def _kill_one(self, worker: int) -> None:
         """Kill a process of a random role, if there is one, shortly after the end of an execution."""
@@ -176,14 +176,14 @@ class Chaos:
             )
             self._look_at_descriptors(process.pid)
         self._say(close=True)
-        told = self._hear()
-        if told is None:
+        reported = self._hear()
+        if reported is None:
             self._problem("the worker did not close its runner")
             self._forget_worker()
             return
-        self._settled.append(told)
+        self._settled.append(reported)
         self._nothing_left("after the runner was closed")
-        self._compare(told)
+        self._compare(reported)
 
     def _roles(self) -> dict[str, list[leftover_resources.Process]]:
         assert self._process is not None
@@ -210,18 +210,20 @@ class Chaos:
         counts = sorted(count for count in found if count is not None)
         return counts if counts and counts[-1] - counts[0] > 4 else []
 
-    def _compare(self, told: dict[str, Any]) -> None:
-        if told["descriptors"] != self._first["descriptors"]:
-            self._problem(f"descriptors: {self._first['descriptors']} before, {told['descriptors']} after")
-        if told["threads"] != self._first["threads"]:
-            self._problem(f"threads: {told['threads']}")
+    def _compare(self, reported: dict[str, Any]) -> None:
+        if reported["descriptors"] != self._first["descriptors"]:
+            self._problem(
+                f"descriptors: {self._first['descriptors']} before, {reported['descriptors']} after"
+            )
+        if reported["threads"] != self._first["threads"]:
+            self._problem(f"threads: {reported['threads']}")
         # The first batches fill caches (imports, types, free memory).
         if len(self._settled) > 3:
             before = self._settled[2]
-            if told["objects"] > before["objects"] + _OBJECTS:
-                self._problem(f"objects: {before['objects']} before, {told['objects']} after")
-            if told["resident"] > before["resident"] + _MEMORY_BYTES:
-                self._problem(f"bytes of memory: {before['resident']} before, {told['resident']} after")
+            if reported["objects"] > before["objects"] + _OBJECTS:
+                self._problem(f"objects: {before['objects']} before, {reported['objects']} after")
+            if reported["resident"] > before["resident"] + _MEMORY_BYTES:
+                self._problem(f"bytes of memory: {before['resident']} before, {reported['resident']} after")
 
     def _nothing_left(self, when: str) -> None:
         mark = self._mark
@@ -255,10 +257,10 @@ class Chaos:
         self._workers.append(self._process.pid)
         self._unread = b""
         self._settled = []
-        told = self._hear()
-        if told is None:
+        reported = self._hear()
+        if reported is None:
             raise RuntimeError("the worker did not start")
-        self._first = told
+        self._first = reported
         return self._process
 
     def _forget_worker(self) -> None:
@@ -291,9 +293,9 @@ class Chaos:
             leftover_resources.kill(process, self._mark)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _say(self, **told: Any) -> None:
+    def _say(self, **reported: Any) -> None:
         assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+        self._process.stdin.write(json.dumps(reported).encode() + b"\n")
         self._process.stdin.flush()
 
     def _hear(self) -> dict[str, Any] | None:

@@ -54,7 +54,7 @@ class Counts:
     longest_pause: float = 0.0
     states: Counter[str] = field(default_factory=Counter)
     # A sentence for each lost or doubled thing.
-    told: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def recovery_seconds(self) -> dict[str, float] | None:
@@ -123,29 +123,29 @@ def _matched(
     expected: set[str] = set(executions)
     for id_ in chaos.given.executions:
         if id_ not in executions:
-            counts.told.append(f"execution {id_} was acknowledged and does not exist")
+            counts.problems.append(f"execution {id_} was acknowledged and does not exist")
             counts.lost += 1
     known = {row["id"] for row in events}
     for id_ in chaos.given.events:
         if id_ not in known:
-            counts.told.append(f"event {id_} was acknowledged and does not exist")
+            counts.problems.append(f"event {id_} was acknowledged and does not exist")
             counts.lost += 1
     fired = {(row["event_id"], triggers.get(row["trigger_id"], "")) for row in firings}
     for row in events:
         for name in chaos.fault.workload.matches.get(row["type"], ()):
             if (row["id"], name) not in fired:
-                counts.told.append(f"event {row['id']} of {row['type']} did not reach the trigger {name}")
+                counts.problems.append(f"event {row['id']} of {row['type']} did not reach the trigger {name}")
                 counts.lost += 1
     for row in firings:
         if row["decision"] == "fired" and row["execution_id"] not in executions:
-            counts.told.append(f"the match of event {row['event_id']} has no execution")
+            counts.problems.append(f"the match of event {row['event_id']} has no execution")
             counts.lost += 1
     counts.attempted = len(expected) + counts.lost
     for id_ in expected:
         if executions[id_]["state"] in TERMINAL:
             counts.executed += 1
         else:
-            counts.told.append(
+            counts.problems.append(
                 f"execution {id_} of {executions[id_]['function']} is {executions[id_]['state']}"
             )
             counts.lost += 1
@@ -161,7 +161,7 @@ def _doubled(
     def no_more_than_one(what: str, keys: Counter[Any]) -> None:
         for key, number in keys.items():
             if number > 1:
-                counts.told.append(f"{number} times {what}: {key}")
+                counts.problems.append(f"{number} times {what}: {key}")
                 counts.doubled += 1
 
     no_more_than_one(

@@ -184,15 +184,15 @@ def _judged(chaos: Chaos, counts: Counts) -> list[str]:
     """The complaints about the counts of the run, and those of the fault's own checks."""
     complaints = []
     if counts.lost:
-        complaints.append(f"{counts.lost} lost: {'; '.join(counts.told[:3])}")
+        complaints.append(f"{counts.lost} lost: {'; '.join(counts.problems[:3])}")
     if counts.doubled:
-        complaints.append(f"{counts.doubled} doubled: {'; '.join(counts.told[:3])}")
+        complaints.append(f"{counts.doubled} doubled: {'; '.join(counts.problems[:3])}")
     others = {state: number for state, number in counts.states.items() if state != "succeeded"}
     if others and not chaos.fault.failing and not counts.lost:
         complaints.append(f"not all succeeded: {others}")
     # Celery prints a traceback for a failed acknowledgement to an unavailable broker, and for a killed child.
-    told = chaos.fault.traces or "broker" in chaos.fault.harms
-    python = "" if told else "^Traceback|"
+    traces_expected = chaos.fault.traces or "broker" in chaos.fault.harms
+    python = "" if traces_expected else "^Traceback|"
     traces = chaos.lines(rf"{python}round failed|could not be carried out")
     if traces:
         complaints.append(f"{len(traces)} tracebacks in the output, the first: {traces[0]}")

@@ -64,7 +64,7 @@ def test_what_is_open_or_missing_is_lost(world: World, tmp_path: Path) -> None:
     chaos.given.executions.append("0" * 36)
     counts = count(chaos)
     assert (counts.lost, counts.executed) == (3, 0)
-    assert any("acknowledged and does not exist" in line for line in counts.told)
+    assert any("acknowledged and does not exist" in line for line in counts.problems)
 
 
 def test_a_second_success_and_a_second_end_are_doubled(world: World, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from typing import Any
 from tests.services.port import free_port
 from tests.services.server import NotReady, Server, environment_without
 
+# Erlang starts threads for each core, and ten for files. A server with little to do starts quicker with one of each
+# kind: for processes, for long computations, for files, and for drivers.
+ONE_OF_EACH = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 1"
 USER = PASSWORD = "guest"  # the default user of a new RabbitMQ, for clients on 127.0.0.1 only
 
 
@@ -146,7 +149,7 @@ class RabbitMQ(Server):
             "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{127,0,0,1}} {ONE_OF_EACH}",
         }
 
     def _management(self, method: str, path: str, body: dict[str, object] | None = None) -> dict[str, object]:

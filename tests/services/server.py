@@ -53,7 +53,7 @@ class Server(ABC):
         self.programs = programs
         self.port = free_port()
         prefix = f"functory-{type(self).__name__.lower()}-"
-        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_roomy_memory())).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=roomy_memory())).resolve()
         user = _ordinary_user(self.account)
         self._uid = user.pw_uid if user else None
         self._gid = user.pw_gid if user else None
@@ -309,13 +309,13 @@ def _suspend_family(parent: psutil.Process, stopped: list[psutil.Process]) -> No
                 one.suspend()
         stopped += family
         # The signal was sent; a process that is busy in the kernel stops a little later.
-        while not all(map(_stands_still, family)):
+        while not all(map(_is_stopped, family)):
             time.sleep(0.001)
         # The children that a process made before it stopped.
         family = [child for child in parent.children(recursive=True) if child not in stopped]
 
 
-def _stands_still(process: psutil.Process) -> bool:
+def _is_stopped(process: psutil.Process) -> bool:
     try:
         return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -327,7 +327,7 @@ def environment_without(*prefixes: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
 
 
-def _roomy_memory() -> Path | None:
+def roomy_memory() -> Path | None:
     """The folder in memory, if this machine has one with enough room."""
     try:
         roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM

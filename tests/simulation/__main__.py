@@ -32,7 +32,7 @@ ENVIRONMENT = {
     "MALLOC_TOP_PAD_": "16777216",
 }
 # The number of failures that are printed in full.
-TOLD = 3
+REPORTED = 3
 
 
 def main() -> int:
@@ -83,7 +83,7 @@ def _tell(summary: Summary, as_json: bool) -> int:
         "failed": len(summary.failed),
         "seconds": round(summary.seconds, 1),
         "processor_seconds": round(summary.processor_seconds, 1),
-        "reports": [one.report() for one in summary.failed[:TOLD]],
+        "reports": [one.report() for one in summary.failed[:REPORTED]],
         "decks": summary.decks,
         "counts": summary.counts,
     }
@@ -112,10 +112,10 @@ def _share(given: argparse.Namespace) -> int:
         )
     total: dict[str, Any] = {"decks": Counter(), "counts": Counter(), "reports": []}
     for part in parts:
-        told, _ = part.communicate()
-        if not told:
+        reported, _ = part.communicate()
+        if not reported:
             return 2
-        figures = json.loads(told)
+        figures = json.loads(reported)
         for name in ("decks", "counts"):
             total[name] += Counter(figures[name])
         total["reports"] += figures["reports"]
@@ -126,7 +126,7 @@ def _share(given: argparse.Namespace) -> int:
 
 
 def _print(figures: dict[str, Any], seconds: float, processes: int) -> None:
-    for report in figures["reports"][:TOLD]:
+    for report in figures["reports"][:REPORTED]:
         print(report, end="\n\n")
     seeds = figures["seeds"]
     print(

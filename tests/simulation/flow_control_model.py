@@ -20,7 +20,7 @@ from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.events import routing_queue
 from functory.engine.executions.claims import Claim
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from tests.support.flow import TICK
@@ -312,7 +312,7 @@ class Simulation:
     def lose_workers(self) -> None:
         """Let all workers vanish; the reaper ends their attempts."""
         self.world.advance(LEASE + 1)
-        lease_recovery.reap(self.world.database, cancel_grace=LEASE)
+        lost_workers.reap(self.world.database, cancel_grace=LEASE)
         self.running.clear()
 
     def check_limits(self) -> None:
@@ -368,7 +368,7 @@ class Simulation:
             while self.turn(0) or self.turn(1):
                 pass
             self.check_limits()
-            self._check_nobody_is_held_for_nothing()
+            self._check_every_wait_has_a_reason()
             self.claim(100)
             while self.running:
                 self.finish(0, "succeeded", False)
@@ -382,7 +382,7 @@ class Simulation:
         assert len(self.world.rows(schema.firing)) == len(self.model.events) * len(self.flows)
         assert sorted(row["execution_id"] for row in fired) == sorted(row["id"] for row in self.executions())
 
-    def _check_nobody_is_held_for_nothing(self) -> None:
+    def _check_every_wait_has_a_reason(self) -> None:
         """Check that a due execution waits only for another one, when no event is pending and no release is due."""
         rows = self.executions()
         active = sum(

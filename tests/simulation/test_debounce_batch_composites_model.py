@@ -38,7 +38,7 @@ class Killed(BaseException):
 
 
 @dataclass(frozen=True)
-class Told:
+class Emitted:
     """An event of the story: its id, type, key, own time, and the time of its routing (seconds)."""
 
     id: str
@@ -52,7 +52,7 @@ class Told:
 class End:
     """The end of a story: the events of each execution in order, and the reason of every other event."""
 
-    told: list[Told]
+    emitted: list[Emitted]
     fired: list[tuple[str, ...]]
     reasons: dict[str, str]
     log: list[tuple[float, list[str] | None]]
@@ -82,7 +82,7 @@ class Stage:
         self.worlds[0].function(parameters="given")
         saved = definition.define(function="work", guards={"rate": 0}, **fields)
         self.worlds[0].triggers.save("t", saved)
-        self.told: dict[str, tuple[str, str, float]] = {}
+        self.emitted: dict[str, tuple[str, str, float]] = {}
         self.routed: dict[str, float] = {}
         self.log: list[tuple[float, list[str] | None]] = []  # what was routed, or a turn
 
@@ -90,20 +90,20 @@ class Stage:
     def now(self) -> float:
         return (self.clock.now() - ZERO).total_seconds()
 
-    def emit(self, told: Iterable[tuple[str, str, float]]) -> None:
+    def emit(self, emitted: Iterable[tuple[str, str, float]]) -> None:
         with self.worlds[0].database.write() as tx:
-            for type_, key, age in told:
+            for type_, key, age in emitted:
                 at = self.now - age
                 time = ZERO + timedelta(seconds=at)
                 row = event_store.record(tx, type_, None, {"key": key}, source="/t", time=time)
                 event_store.append(tx, [row])
-                self.told[row["id"]] = (type_, key, at)
+                self.emitted[row["id"]] = (type_, key, at)
 
     def route(self, number: int) -> None:
         self.worlds[number].router.route_batch()
         with self.worlds[0].database.read() as tx:
             done = tx.rows(schema.event.select().where(schema.event.c.state == "routed"))
-        new = [row["id"] for row in done if row["id"] in self.told and row["id"] not in self.routed]
+        new = [row["id"] for row in done if row["id"] in self.emitted and row["id"] not in self.routed]
         self.routed |= dict.fromkeys(new, self.now)
         self.log.append((self.now, new))
 
@@ -129,8 +129,8 @@ class Stage:
             database.write = write  # type: ignore[method-assign]
 
     def play(self, story: Iterable[Any]) -> End:
-        for told, wait, acts in story:
-            self.emit(told)
+        for emitted, wait, acts in story:
+            self.emit(emitted)
             for what, number in acts:
                 if what == "route":
                     self.route(number)
@@ -157,15 +157,18 @@ class Stage:
         else:
             raise AssertionError("something waits for ever")
         world = self.worlds[0]
-        mine = [row for row in world.rows(schema.firing) if row["event_id"] in self.told]
+        mine = [row for row in world.rows(schema.firing) if row["event_id"] in self.emitted]
         assert len(mine) == len({row["event_id"] for row in mine})
         fired = [row for row in mine if row["decision"] == "fired"]
         groups: dict[str, list[str]] = {}
-        for row in sorted(fired, key=lambda row: (self.told[row["event_id"]][2], row["event_id"])):
+        for row in sorted(fired, key=lambda row: (self.emitted[row["event_id"]][2], row["event_id"])):
             groups.setdefault(row["execution_id"], []).append(row["event_id"])
         assert set(groups) == {row["id"] for row in world.rows(schema.execution)}
         end = End(
-            [Told(id_, type_, key, at, self.routed[id_]) for id_, (type_, key, at) in self.told.items()],
+            [
+                Emitted(id_, type_, key, at, self.routed[id_])
+                for id_, (type_, key, at) in self.emitted.items()
+            ],
             [tuple(group) for group in groups.values()],
             {row["event_id"]: row["reason"] for row in mine if row["decision"] == "suppressed"},
             self.log,
@@ -197,9 +200,9 @@ def played(file: Path, fields: dict[str, Any], story: Any) -> End:
         return Stage(file, Path(folder), fields).play(story)
 
 
-def by_key(told: Iterable[Told]) -> list[list[Told]]:
-    found: dict[str, list[Told]] = {}
-    for one in told:
+def by_key(emitted: Iterable[Emitted]) -> list[list[Emitted]]:
+    found: dict[str, list[Emitted]] = {}
+    for one in emitted:
         found.setdefault(one.key, []).append(one)
     return list(found.values())
 
@@ -208,7 +211,9 @@ def by_key(told: Iterable[Told]) -> list[list[Told]]:
 
 
 def windows(
-    line: list[Told], complete: Callable[[list[Told]], bool], taken: Callable[[list[Told]], list[Told]]
+    line: list[Emitted],
+    complete: Callable[[list[Emitted]], bool],
+    taken: Callable[[list[Emitted]], list[Emitted]],
 ) -> Any:
     """Fire at each event that completes the composite with the unused events of the last SPAN seconds; ``taken``
     selects the events that fire."""
@@ -222,7 +227,7 @@ def windows(
     return fired
 
 
-def model_all(line: list[Told]) -> Any:
+def model_all(line: list[Emitted]) -> Any:
     return windows(
         [one for one in line if one.type in "ab"],
         lambda w: {"a", "b"} <= {one.type for one in w},
@@ -230,19 +235,19 @@ def model_all(line: list[Told]) -> Any:
     )
 
 
-def model_any(line: list[Told]) -> Any:
+def model_any(line: list[Emitted]) -> Any:
     return [(one.id,) for one in line if one.type in "ab"]
 
 
-def model_n_of(line: list[Told]) -> Any:
+def model_n_of(line: list[Emitted]) -> Any:
     return windows(line, lambda w: len({one.type for one in w}) >= 2, lambda w: w)
 
 
-def model_overlapping(line: list[Told]) -> Any:
+def model_overlapping(line: list[Emitted]) -> Any:
     """Model a composite of two parts, of which one accepts a and b and the other a, by trying every pair of
     events."""
 
-    def complete(window: list[Told]) -> bool:
+    def complete(window: list[Emitted]) -> bool:
         return any(
             one is not two and one.type in "ab" and two.type == "a" for one, two in product(window, window)
         )
@@ -250,11 +255,11 @@ def model_overlapping(line: list[Told]) -> Any:
     return windows([one for one in line if one.type in "ab"], complete, lambda w: w)
 
 
-def model_threshold(line: list[Told]) -> Any:
+def model_threshold(line: list[Emitted]) -> Any:
     return windows([one for one in line if one.type == "a"], lambda w: len(w) == 3, lambda w: w)
 
 
-def ways(window: list[Told]) -> list[tuple[int, ...]]:
+def ways(window: list[Emitted]) -> list[tuple[int, ...]]:
     """Every sequence of a, b, c, complete or not, within the window."""
     found: list[tuple[int, ...]] = [()]
     for place, one in enumerate(window):
@@ -262,7 +267,7 @@ def ways(window: list[Told]) -> list[tuple[int, ...]]:
     return [way for way in found if way and window[way[-1]].at - window[way[0]].at <= SPAN]
 
 
-def model_sequence(line: list[Told]) -> Any:
+def model_sequence(line: list[Emitted]) -> Any:
     """Fire when a sequence is complete, with every event of a sequence that could still be completed."""
     fired: list[tuple[str, ...]] = []
     start = 0
@@ -279,7 +284,7 @@ def model_sequence(line: list[Told]) -> Any:
     return fired
 
 
-def model_absence(line: list[Told]) -> Any:
+def model_absence(line: list[Emitted]) -> Any:
     fired: list[tuple[str, ...]] = []
     for place, one in enumerate(line):
         after = [other for other in line[place + 1 :] if other.type == "b" and other.at <= one.at + SPAN]
@@ -292,7 +297,7 @@ def part(*types: str) -> dict[str, Any]:
     return {"name": "".join(types), "on": {"type": list(types)}}
 
 
-COMPOSITES: dict[str, tuple[dict[str, Any], Callable[[list[Told]], Any], str]] = {
+COMPOSITES: dict[str, tuple[dict[str, Any], Callable[[list[Emitted]], Any], str]] = {
     "all": ({"all": [part("a"), part("b")]}, model_all, "ab"),
     "any": ({"any": [part("a"), part("b")]}, model_any, "ab"),
     "n_of": ({"n_of": {"n": 2, "parts": [part("a"), part("b"), part("c")]}}, model_n_of, "abc"),
@@ -328,12 +333,12 @@ def tell_composites(file: Path, form: str, how: settings = SLOW) -> None:
     def beyond_it(story: Any) -> None:
         end = played(file, {"composite": composite}, story)
         check(end)
-        for one in end.told:
+        for one in end.emitted:
             if end.reasons.get(one.id) == "late":
                 assert one.at < one.routed - 3, "nothing within the allowance is late"
 
     def check(end: End) -> None:
-        counted = [one for one in end.told if one.type in types]
+        counted = [one for one in end.emitted if one.type in types]
         assert set(end.reasons) | {id_ for group in end.fired for id_ in group} == {one.id for one in counted}
         in_time = [one for one in counted if end.reasons.get(one.id) != "late"]
         wanted: list[tuple[str, ...]] = []
@@ -353,13 +358,13 @@ def test_a_composite_fires_what_its_model_says(migrated_file: Path, form: str) -
 # The models of debounce and batch read the log of routed events and of releases.
 
 
-def model_debounce(told: dict[str, Told], log: list[tuple[float, list[str] | None]], keep: str) -> Any:
+def model_debounce(emitted: dict[str, Emitted], log: list[tuple[float, list[str] | None]], keep: str) -> Any:
     """Fire after 5 s without an event, at the latest 12 s after the first."""
     fired: list[tuple[str, ...]] = []
     waiting: dict[str, list[tuple[float, str]]] = {}
     for now, routed in log:
         for id_ in routed or ():
-            waiting.setdefault(told[id_].key, []).append((now, id_))
+            waiting.setdefault(emitted[id_].key, []).append((now, id_))
         if routed is None:
             for key, line in list(waiting.items()):
                 if min(line[-1][0] + 5, line[0][0] + 12) <= now:
@@ -369,13 +374,13 @@ def model_debounce(told: dict[str, Told], log: list[tuple[float, list[str] | Non
     return fired
 
 
-def model_batch(told: dict[str, Told], log: list[tuple[float, list[str] | None]]) -> Any:
+def model_batch(emitted: dict[str, Emitted], log: list[tuple[float, list[str] | None]]) -> Any:
     """Fire with three events, or with those present 5 s after the first of them."""
     fired: list[tuple[str, ...]] = []
     waiting: dict[str, list[tuple[str, float]]] = {}
     for now, routed in log:
         for id_ in routed or ():
-            waiting.setdefault(told[id_].key, []).append((id_, now))
+            waiting.setdefault(emitted[id_].key, []).append((id_, now))
         if routed is None:
             for line in waiting.values():
                 line.sort()
@@ -391,11 +396,11 @@ def model_batch(told: dict[str, Told], log: list[tuple[float, list[str] | None]]
 WAITS: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "debounce last": (
         {"debounce": {"period": 5, "timeout": 12, "key": "data.key"}},
-        lambda told, log: model_debounce(told, log, "last"),
+        lambda emitted, log: model_debounce(emitted, log, "last"),
     ),
     "debounce all": (
         {"debounce": {"period": 5, "timeout": 12, "key": "data.key", "keep": "all"}},
-        lambda told, log: model_debounce(told, log, "all"),
+        lambda emitted, log: model_debounce(emitted, log, "all"),
     ),
     "batch": ({"batch": {"max_size": 3, "timeout": 5, "key": "data.key"}}, model_batch),
 }
@@ -409,9 +414,9 @@ def tell_waits(file: Path, form: str, how: settings = SLOW) -> None:
     @given(stories([0]))
     def check(story: Any) -> None:
         end = played(file, {"on": {"type": ["a", "b", "c"]}, "flow": flow}, story)
-        told = {one.id: one for one in end.told}
-        assert sorted(tuple(sorted(group)) for group in end.fired) == sorted(model(told, end.log))
-        assert len(end.reasons) + sum(map(len, end.fired)) == len(told)
+        emitted = {one.id: one for one in end.emitted}
+        assert sorted(tuple(sorted(group)) for group in end.fired) == sorted(model(emitted, end.log))
+        assert len(end.reasons) + sum(map(len, end.fired)) == len(emitted)
         assert set(end.reasons.values()) <= {"debounced"}
 
     check()

@@ -16,8 +16,7 @@ from unittest import mock
 import structlog
 
 from functory.cli.main import main
-
-PROGRAM = Path(sys.executable).parent / "functory"
+from tests.support.console_script import PROGRAM, ConsoleScript
 
 
 class Shell:
@@ -53,7 +52,7 @@ class Shell:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command that keeps running. Returns its process."""
-        return subprocess.Popen(
+        return ConsoleScript(
             [PROGRAM, *arguments],
             cwd=self.folder,
             env=self.environment,

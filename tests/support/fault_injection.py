@@ -27,7 +27,7 @@ from sqlalchemy import event as hooks
 from functory.engine.database.connection import Database
 
 # The number of injected faults that are shown.
-TOLD = 40
+RECENT = 40
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Faults:
         self._random = Random(seed)
         self._lock = threading.Lock()
         self._once: list[tuple[str, str]] = []
-        self._told: deque[str] = deque(maxlen=TOLD)
+        self._recent: deque[str] = deque(maxlen=RECENT)
         self._sent: dict[int, list[str]] = {}  # the statements of each open transaction, by its connection
         self._engine: Any = None
 
@@ -90,7 +90,7 @@ class Faults:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.injected.items())) or "none"
-        lines = [f"faults with seed {self.seed} at step {self.step}: {counts}", *self._told]
+        lines = [f"faults with seed {self.seed} at step {self.step}: {counts}", *self._recent]
         return "\n  ".join(lines)
 
     def once(self, kind: str, match: str) -> None:
@@ -166,7 +166,7 @@ class Faults:
                     return None
             self.injected[kind] += 1
             thread = threading.current_thread().name
-            self._told.append(f"{self.step} {thread}: {kind}: {' '.join(text.split())[:120]}")
+            self._recent.append(f"{self.step} {thread}: {kind}: {' '.join(text.split())[:120]}")
             return kind
 
     def _error(self, kind: str) -> Exception:

@@ -9,7 +9,8 @@
         assert worker.stop() == 0
 
 Each process is the console script ``functory`` with the settings in its environment and a session of its
-own. ``start`` returns when the role has printed its ready line; leaving the block kills whatever is left.
+own; a start is a quick one (``tests/support/console_script.py``) unless ``by_exec`` asks for the real one. ``start``
+returns when the role has printed its ready line; leaving the block kills whatever is left.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -34,11 +34,12 @@ import psutil
 
 from functory.client import Functory
 from functory.engine.settings import Settings, load_settings
+from tests.support.console_script import PROGRAM, ConsoleScript
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
-SCRIPTS = Path(sys.executable).parent
+SCRIPTS = PROGRAM.parent
 _READY = re.compile(r"^functory (?P<role>\w+) ready\b(?P<fields>.*)|^\s*Ready in ")
 
 
@@ -46,14 +47,20 @@ class Role:
     """One process of a role. ``lines`` are its lines so far, of stdout and stderr together."""
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        *,
+        by_exec: bool = False,
     ) -> None:
         self.name = name
         self.lines: list[str] = []
         self.ready: dict[str, str] = {}
         self._seen = threading.Condition()
         self._ended = False
-        self.process = subprocess.Popen(
+        self.process = (subprocess.Popen if by_exec else ConsoleScript)(
             list(command),
             cwd=folder,
             env=dict(environment),
@@ -165,11 +172,13 @@ class Roles:
     """The role processes of one deployment, and its settings.
 
     ``settings`` are fields of ``functory.engine.settings.Settings``. Without settings the deployment is embedded,
-    with its SQLite file under ``folder``.
+    with its SQLite file under ``folder``. ``by_exec`` starts every process by the console script itself, for what
+    measures them.
     """
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, *, by_exec: bool = False, **settings: Any) -> None:
         self.folder = folder
+        self._by_exec = by_exec
         self._settings: dict[str, Any] = {
             "home": folder / ".functory",
             "namespace": f"t{uuid.uuid4().hex[:12]}",
@@ -220,16 +229,35 @@ class Roles:
         finally:
             database.close()
 
-    def start(self, role: str, *arguments: str, wait: bool = True, **settings: Any) -> Role:
-        """Start ``functory ROLE ARGUMENTS``; further ``settings`` are for this process only."""
-        return self.spawn([str(SCRIPTS / "functory"), role, *arguments], name=role, wait=wait, **settings)
+    def start(
+        self, role: str, *arguments: str, wait: bool = True, by_exec: bool = False, **settings: Any
+    ) -> Role:
+        """Start ``functory ROLE ARGUMENTS``; further ``settings`` are for this process only.
 
-    def spawn(self, command: Sequence[str], *, name: str = "", wait: bool = False, **settings: Any) -> Role:
-        """Start any command in the deployment's environment."""
-        environment = self.environment | {
-            f"FUNCTORY_{key.upper()}": _text(value) for key, value in settings.items()
-        }
-        role = Role(name or shlex.join(command), command, environment, self.folder)
+        ``by_exec`` starts the console script itself. ``test_every_role_ends_softly_while_the_broker_is_away`` does it
+        for each role, ``test_dev_runs_what_another_process_wrote`` for ``functory dev``.
+        """
+        return self.spawn([str(PROGRAM), role, *arguments], name=role, wait=wait, by_exec=by_exec, **settings)
+
+    def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        name: str = "",
+        wait: bool = False,
+        by_exec: bool = False,
+        environment: Mapping[str, str] = {},
+        **settings: Any,
+    ) -> Role:
+        """Start any command in the deployment's environment and its own."""
+        own = {f"FUNCTORY_{key.upper()}": _text(value) for key, value in settings.items()}
+        role = Role(
+            name or shlex.join(command),
+            command,
+            {**self.environment, **own, **environment},
+            self.folder,
+            by_exec=by_exec or self._by_exec,
+        )
         self.started.append(role)
         return role.wait_ready() if wait else role
 

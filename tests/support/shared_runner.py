@@ -1,6 +1,6 @@
 """Shares one sandbox among all embedded engines of a test process, so that zygotes start only once.
 
-An engine starts three zygotes: for functions, for reading signatures, and for its own canary attacks. That costs more
+An engine starts two zygotes: for functions and its own canary attacks, and for reading signatures. That costs more
 than most tests of an engine. ``share`` gives the same zygotes to engines with the same sandbox settings. A closed
 engine still ends its own runs. Role processes keep their own sandbox.
 """

@@ -47,7 +47,7 @@ class Watched:
         wait_for(lambda: (self.world.sources.get("file", name)["cursor"] or {}).get("look"), "the first scan")
         return self
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """The events so far, as (type, relative path) in their order."""
         return [(row["type"].removeprefix("file."), row["data"]["relative"]) for row in self.events()]
 
@@ -59,14 +59,14 @@ class Watched:
 
     def tells(self, *expected: tuple[str, str]) -> list[dict[str, Any]]:
         """Wait for exactly these events, in any order. Returns their rows."""
-        wait_for(lambda: len(self.told()) >= len(expected), f"{expected}")
-        assert sorted(self.told()) == sorted(expected)
+        wait_for(lambda: len(self.reported()) >= len(expected), f"{expected}")
+        assert sorted(self.reported()) == sorted(expected)
         return self.events()
 
     def settled(self, name: str = "marker") -> None:
         """Write a marker file and wait for its event: then all earlier files have theirs."""
         (self.folder / name).write_text(name)
-        wait_for(lambda: ("created", name) in self.told(), "the marker")
+        wait_for(lambda: ("created", name) in self.reported(), "the marker")
 
     def problem(self, name: str = "inbox") -> str | None:
         """The current problem of the watch."""

@@ -5,14 +5,16 @@ background, so a test decides what happens between two transactions. `engine`
 is a complete embedded engine instead, with every role and child processes, in a folder of its own.
 """
 
+import os
 import random
 import shutil
+import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -40,9 +42,14 @@ from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.registry import Registry
 from functory.triggers.sources.schedules.ticker import Ticker
+from tests.services.server import roomy_memory
 from tests.services.shared import locked
 
+if TYPE_CHECKING:
+    from tests.services.postgres import Postgres
+
 LEASE = 30.0
+WORLD_SETTINGS: dict[str, Any] = {"poll_seconds": 0.02, "lease_seconds": LEASE}
 
 
 class _Compiled(MutableMapping[Any, Any]):
@@ -72,6 +79,17 @@ class _Compiled(MutableMapping[Any, Any]):
 
 
 _compiled: defaultdict[str, _Compiled] = defaultdict(_Compiled)
+_settings: dict[tuple[Any, ...], Settings] = {}
+
+
+def settings_of(home: Path) -> Settings:
+    """The settings of a world in ``home``. To read the environment takes longer than most statements: it is read once
+    for the same variables in the same folder."""
+    variables = tuple(sorted(item for item in os.environ.items() if item[0].startswith("FUNCTORY_")))
+    key = (Path.cwd(), variables)
+    if key not in _settings:
+        _settings[key] = Settings(home=home, **WORLD_SETTINGS)
+    return _settings[key].model_copy(update={"home": home})
 
 
 class World:
@@ -85,7 +103,7 @@ class World:
         self.clock = clock or ManualClock()
         self.database = Database(url, clock=self.clock)
         self.database.engine._compiled_cache = _compiled[self.database.dialect]
-        self.settings = Settings(home=home, poll_seconds=0.02, lease_seconds=LEASE, **settings)
+        self.settings = Settings(home=home, **WORLD_SETTINGS, **settings) if settings else settings_of(home)
         self.functions = Functions(self.database, settings=self.settings)
         self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.events = Events(self.database, self.settings.max_event_bytes)
@@ -274,22 +292,27 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.close()
 
 
+# For a test of what only one of the databases has: the fixture has this parameter alone.
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+on_postgresql = pytest.mark.parametrize(
+    "database_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+
+
 @pytest.fixture
-def emptied_postgres(migrated_postgres: str) -> str:
+def emptied_postgres(migrated_postgres: str, postgres_server: "Postgres") -> str:
     """The URL of a migrated PostgreSQL database without a row, whatever an earlier test left there.
 
     The database is emptied and not created anew: CREATE and DROP DATABASE take a second each on a busy disk.
     """
-    database = Database(migrated_postgres)
-    with database.write() as tx:
-        # A test that failed may have left a session with locks behind.
-        others = "datname = current_database() AND pid <> pg_backend_pid()"
-        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"))
-        # All tables in one message to the server.
-        tables = [table.name for table in reversed(schema.metadata.sorted_tables)]
-        deletes = " ".join(f'DELETE FROM "{name}";' for name in tables)
-        tx.execute(sa.text(f"DO $$ BEGIN {deletes} END $$"))
-    database.close()
+    tables = [table.name for table in reversed(schema.metadata.sorted_tables)]
+    deletes = " ".join(f'DELETE FROM "{name}";' for name in tables)
+    # A test that failed may have left a session with locks behind.
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    session = postgres_server.session(migrated_postgres)
+    session.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}")
+    # All tables in one message to the server.
+    session.execute(f"DO $$ BEGIN {deletes} END $$")
     return migrated_postgres
 
 
@@ -302,12 +325,16 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a migrated, empty database, on SQLite and on PostgreSQL."""
     if request.param == "sqlite":
-        file = tmp_path / "functory.db"
-        shutil.copy(request.getfixturevalue("migrated_file"), file)
-        yield f"sqlite:///{file}"
+        # In memory where there is room: SQLite waits for the disk at each commit.
+        with tempfile.TemporaryDirectory(
+            prefix="functory-sqlite-", dir=roomy_memory(), ignore_cleanup_errors=True
+        ) as folder:
+            file = Path(folder) / "functory.db"
+            shutil.copy(request.getfixturevalue("migrated_file"), file)
+            yield f"sqlite:///{file}"
         return
     yield request.getfixturevalue("emptied_postgres")
 

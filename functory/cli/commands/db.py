@@ -66,8 +66,8 @@ def status(json: AsJson = False) -> int:
         if found is None or found < migrations.HEAD:
             out.styled(("try: functory db upgrade", ""))
         for size in sizes:
-            told_bytes = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
-            out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{told_bytes}", ""))
+            bytes_text = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
+            out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{bytes_text}", ""))
         if sizes and not _has_retention():
             note("nothing is ever deleted; to see what could be: functory db prune --dry-run --older 30d")
     return 0 if works else 5

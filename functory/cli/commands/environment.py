@@ -169,7 +169,9 @@ def _key(engine: Functory, which: str) -> str:
             f"functory environment build {row['name']}@{row['number']}",
         )
     if not row["environment"]:
-        raise NotFound(f"{called} has no environment", "it declares no packages", "functory environment list")
+        raise NotFound(
+            f"{called} has no environment", "the function declares no packages", "functory environment list"
+        )
     return row["environment"]
 
 

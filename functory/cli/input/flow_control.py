@@ -56,7 +56,7 @@ def from_options(
         if not made:
             raise Invalid(
                 "--key needs another option",
-                "it is the key of a control, such as --concurrency, --throttle or --batch",
+                "--key belongs to a control, such as --concurrency, --throttle or --batch",
                 "--concurrency 1 --key data.customer",
             )
         if overlap is not None:

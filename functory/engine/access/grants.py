@@ -204,7 +204,7 @@ def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
 def normalize_value(kind: str, value: str) -> str:
     """Return a grant's value in the form that is stored. Raises :class:`Invalid` for a wrong kind or value."""
     if kind not in KINDS:
-        raise Invalid(f"there is no kind of grant called {_short(kind)}", "known are " + ", ".join(KINDS))
+        raise Invalid(f"there is no kind of grant called {_short(kind)}", "the kinds are " + ", ".join(KINDS))
     if not isinstance(value, str):
         raise Invalid(f"wrong {kind} {_short(value)}", "it must be a text")
     match kind:
@@ -221,7 +221,7 @@ def normalize_value(kind: str, value: str) -> str:
         case "permission":
             if value not in PERMISSIONS:
                 raise Invalid(
-                    f"there is no permission {_short(value)}", "known are " + ", ".join(PERMISSIONS)
+                    f"there is no permission {_short(value)}", "the permissions are " + ", ".join(PERMISSIONS)
                 )
         case "secret":
             if not NAME.fullmatch(value):

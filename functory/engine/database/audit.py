@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
-from functory.engine.database.connection import Database
 from functory.engine.database.schema import audit
 from functory.engine.database.transaction import Tx
 
@@ -27,9 +24,3 @@ def append(tx: Tx, author: str, action: str, subject: str, data: Mapping[str, An
             }
         ],
     )
-
-
-def recent(database: Database, limit: int = 50) -> list[dict[str, Any]]:
-    """Return the newest entries, at most ``limit``."""
-    with database.read() as tx:
-        return tx.rows(sa.select(audit).order_by(audit.c.id.desc()).limit(limit))

@@ -1,7 +1,11 @@
 """Connections and transactions on PostgreSQL and SQLite.
 
 ``with database.write() as tx`` is one transaction: it commits at the end, or rolls back on an error. Its wake-ups
-(``tx.wake("events")``) reach waiting roles after the commit. The differences of the two dialects stay in this room:
+(``tx.wake("events")``) reach waiting roles after the commit. The differences of the two dialects stay in this room.
+:mod:`functory.engine.database.dialects` has named functions for what only one of them can do, and
+``tx.writes_concurrently`` is True where rows need locks. Other rooms ask for the dialect only where their whole work
+depends on it: backup and restore, the capture of tables (PostgreSQL only), and one query of the ready queue that needs
+arrays.
 
 - SQLite: see :mod:`functory.engine.database.sqlite_connections`.
 - PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it out for SQLite,
@@ -343,6 +347,8 @@ class Database:
                 pool_pre_ping=True,
                 pool_timeout=30,
                 hide_parameters=True,
+                # Or the first connection of every process asks the server for a type that no column has.
+                use_native_hstore=False,
                 connect_args={"connect_timeout": 5, "application_name": "functory"},
             )
             hooks.listen(engine, "connect", self._prepare_postgres)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,9 @@ class Tx:
         self.now = now
         self.new_id = new_id
         self.dialect = dialect
+        # Transactions write side by side, so rows that must not change meanwhile have to be locked. SQLite has one
+        # writer at a time.
+        self.writes_concurrently = dialect == "postgresql"
         self.topics: set[str] = set()
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
@@ -75,9 +78,18 @@ class Tx:
             self.connection.execute(_insert_returning(self.dialect, table, column), list(rows)).scalars()
         )
 
-    def upsert_statement(self, table: sa.Table) -> Any:
-        """Return the dialect's INSERT for ``table``, as :func:`insert_for` has it."""
-        return insert_for(self.dialect)(table)
+    def upsert(
+        self, table: sa.Table, rows: Sequence[dict[str, Any]], changes: Callable[[Any], Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Insert ``rows`` (all with the same keys), in place of rows with their primary keys. Returns the rows as they
+        are now, locked until the commit.
+
+        ``changes`` gets the columns of the new row and returns what changes in the one that is there.
+        """
+        if not rows:
+            return []
+        # The rows are passed beside the statement: it is compiled once for any number of rows.
+        return self.rows(_upsert(self.dialect, table, changes), list(rows))
 
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
@@ -91,7 +103,7 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 @functools.cache
 def _insert_missing(dialect: str, table: sa.Table) -> Any:
-    return insert_for(dialect)(table).on_conflict_do_nothing()
+    return _insert_of(dialect)(table).on_conflict_do_nothing()
 
 
 @functools.cache
@@ -99,7 +111,16 @@ def _insert_returning(dialect: str, table: sa.Table, column: Any) -> Any:
     return _insert_missing(dialect, table).returning(column)
 
 
-def insert_for(dialect: str) -> Any:
+@functools.cache
+def _upsert(dialect: str, table: sa.Table, changes: Callable[[Any], Mapping[str, Any]]) -> Any:
+    statement = _insert_of(dialect)(table)
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_=dict(changes(statement.excluded))
+    )
+    return statement.returning(table)
+
+
+def _insert_of(dialect: str) -> Any:
     """Return the dialect's ``insert``, whose statements know ``on_conflict_do_update`` and ``excluded``."""
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert

@@ -1,7 +1,7 @@
 """Cancellation: a queued execution is cancelled at once, a running one through its worker.
 
 The worker of a running execution sees the request with its next lease status, stops the attempt and finishes it as
-``cancelled``. :mod:`functory.engine.maintenance.lease_recovery` ends executions whose worker does not stop in time.
+``cancelled``. :mod:`functory.engine.maintenance.lost_workers` ends executions whose worker does not stop in time.
 """
 
 from __future__ import annotations

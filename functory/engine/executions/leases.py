@@ -2,7 +2,7 @@
 
 A lease lasts ``lease_seconds`` (``functory.engine.settings``). A worker renews the leases of everything that it runs
 with one heartbeat. An attempt whose lease has expired is requeued or declared dead by
-:mod:`functory.engine.maintenance.lease_recovery`; its fence is raised, so every later write of that attempt changes no
+:mod:`functory.engine.maintenance.lost_workers`; its fence is raised, so every later write of that attempt changes no
 row.
 """
 

@@ -182,16 +182,6 @@ class Lineage:
                 statement.where(firing.c.event_id == as_id(event_id, "event")).order_by(trigger.c.name)
             )
 
-    def suppressed(self, limit: int = 50) -> list[dict[str, Any]]:
-        """Return the newest suppressed firings."""
-        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
-            trigger, trigger.c.id == firing.c.trigger_id
-        )
-        with self._database.read() as tx:
-            return tx.rows(
-                statement.where(firing.c.decision == "suppressed").order_by(firing.c.time.desc()).limit(limit)
-            )
-
     def emitted_types(self, functions: Iterable[str]) -> dict[str, list[str]]:
         """Return the types of the events that executions of these functions have emitted themselves."""
         statement = (

@@ -222,7 +222,7 @@ def _first(tx: Tx, several: Mapping[str, int], given: Mapping[str, Any]) -> list
 
 def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
     """Lock those of ``ids`` that no other transaction has taken since. Returns them."""
-    if tx.dialect != "postgresql" or not ids:
+    if not tx.writes_concurrently or not ids:
         return list(ids)
     free = {row["id"] for row in tx.rows(_FREE, {"ids": list(ids)})}
     return [id_ for id_ in ids if id_ in free]

@@ -2,7 +2,7 @@
 
 Both decisions are pure. :func:`retry_or_dead` is for an attempt that reports its result, and
 :mod:`functory.engine.executions.completion` writes it. :func:`retry_or_dead_after_lost_lease` is for an attempt whose
-worker is gone, and :mod:`functory.engine.maintenance.lease_recovery` writes it.
+worker is gone, and :mod:`functory.engine.maintenance.lost_workers` writes it.
 """
 
 from __future__ import annotations

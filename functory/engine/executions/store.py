@@ -6,9 +6,9 @@ The states and their transitions (each is one transaction; any other is refused)
     queued → running              a worker                                (claims.claim)
     running → succeeded, failed, timed_out, queued again, dead            (completion.finish; decided in retry)
     running → queued              a worker that shuts down                (leases.release)
-    running → queued, dead        the reaper, after the lease expired     (maintenance/lease_recovery.reap)
+    running → queued, dead        the reaper, after the lease expired     (maintenance/lost_workers.reap)
     queued, running → cancelled   an operator, a trigger                  (cancellation.cancel)
-    queued → expired              the reaper, after expires_at            (maintenance/lease_recovery.reap)
+    queued → expired              the reaper, after expires_at            (maintenance/lost_workers.reap)
 
 A finished execution is never reopened; :meth:`Executions.replay` makes a new one.
 """

@@ -11,7 +11,6 @@ Transactions that wait for locks take them in the order of the keys.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, buffered_match, event, match_buffer, trigger
-from functory.engine.database.transaction import Tx, insert_for
+from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 
 # Buffers that follow the events' own time: they wait until all events before their ``due_at`` have been routed.
@@ -161,24 +160,16 @@ def _upsert_buffers(
                 "changed": first.trigger["changed"],
             }
         )
-    # Rows beside the statement, not in it: it is compiled once for any number.
-    return tx.rows(_entering(tx.dialect), rows)
+    return tx.upsert(match_buffer, rows, _count_in)
 
 
-@functools.cache
-def _entering(dialect: str) -> Any:
-    statement = insert_for(dialect)(match_buffer)
-    new = statement.excluded
+def _count_in(new: Any) -> dict[str, Any]:
     begun_again = sa.or_(match_buffer.c.count == 0, match_buffer.c.opened_at > new.opened_at)
-    statement = statement.on_conflict_do_update(
-        index_elements=[match_buffer.c.trigger_id, match_buffer.c.key],
-        set_={
-            "count": match_buffer.c.count + new["count"],
-            "bytes": match_buffer.c.bytes + new["bytes"],
-            "opened_at": sa.case((begun_again, new.opened_at), else_=match_buffer.c.opened_at),
-        },
-    )
-    return statement.returning(match_buffer)
+    return {
+        "count": match_buffer.c.count + new["count"],
+        "bytes": match_buffer.c.bytes + new["bytes"],
+        "opened_at": sa.case((begun_again, new.opened_at), else_=match_buffer.c.opened_at),
+    }
 
 
 def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.dialects import materialized
 from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
@@ -38,7 +39,7 @@ def assign_slots(tx: Tx, limit: int) -> list[str]:
     # Read before the queue: matches of events that are routed in between are then part of it.
     first = routing_queue.first_unrouted(tx)
     locked = None
-    if tx.dialect == "postgresql":
+    if tx.writes_concurrently:
         keys = sorted({key for one in _find_candidates(tx, first, limit) for key, _, _ in one.groups})
         locked = set(tx.execute(_LOCK_GROUPS, {"keys": keys}).scalars()) if keys else set()
     # Read again under the locks: no other process assigns slots of these groups now.
@@ -88,23 +89,21 @@ def _find_candidates(tx: Tx, first: str | None, limit: int) -> list[_Candidate]:
 
 def _free(*, behind: bool) -> Any:
     """Return the statement of :func:`_find_candidates`; with ``behind`` some events are not routed."""
-    load = (
+    load = materialized(
         sa.select(slot.c.group_key, sa.func.count().label("taken"))
         .where(sa.text("slot.taken_at IS NOT NULL"))
-        .group_by(slot.c.group_key)
-        .cte("load")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
+        .group_by(slot.c.group_key),
+        "load",
     )
     taken = sa.func.coalesce(load.c.taken, 0)
     # Most groups are full most of the time: their executions need not be read.
-    room = (
+    room = materialized(
         sa.select(slot.c.group_key)
         .outerjoin(load, load.c.group_key == slot.c.group_key)
         .where(sa.text("slot.taken_at IS NULL"))
         .group_by(slot.c.group_key, load.c.taken)
-        .having(sa.func.max(slot.c.capacity) > taken)
-        .cte("room")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
+        .having(sa.func.max(slot.c.capacity) > taken),
+        "room",
     )
     needed = slot.alias("needed")
     due = [
@@ -120,7 +119,7 @@ def _free(*, behind: bool) -> Any:
     ]
     if behind:
         due.append(slot.c.position <= sa.bindparam("first", type_=slot.c.position.type))
-    queue = (
+    queue = materialized(
         sa.select(
             slot.c.execution_id,
             slot.c.group_key,
@@ -134,12 +133,11 @@ def _free(*, behind: bool) -> Any:
         )
         .join(execution, execution.c.id == slot.c.execution_id)
         .outerjoin(load, load.c.group_key == slot.c.group_key)
-        .where(*due)
-        .cte("queue")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
+        .where(*due),
+        "queue",
     )
     blocked = sa.or_(queue.c.taken >= queue.c.capacity, sa.and_(queue.c.capacity == 1, queue.c.place > 1))
-    free = (
+    free = materialized(
         sa.select(queue.c.execution_id)
         .group_by(queue.c.execution_id, queue.c.queue_at, queue.c.position)
         .having(
@@ -152,9 +150,8 @@ def _free(*, behind: bool) -> Any:
             .scalar_subquery(),
         )
         .order_by(queue.c.queue_at, queue.c.position)
-        .limit(sa.bindparam("limit", type_=sa.Integer))
-        .cte("free")
-        .prefix_with("MATERIALIZED", dialect="postgresql")
+        .limit(sa.bindparam("limit", type_=sa.Integer)),
+        "free",
     )
     return (
         sa.select(queue.c.execution_id, queue.c.group_key, queue.c.taken, queue.c.capacity)

@@ -68,7 +68,7 @@ def parse(value: Mapping[str, Any] | None) -> Limits:
         raise Invalid("limits must be an object", f"got a {type(value).__name__}", 'limits={"timeout": 30}')
     for name, given in (value or {}).items():
         if name not in known:
-            raise Invalid(f"unknown limit {name!r}", "known are " + ", ".join(sorted(known)))
+            raise Invalid(f"unknown limit {name!r}", "the limits are " + ", ".join(sorted(known)))
         if given is None and name in ("max_attempts", "expires", "cpu"):
             continue
         low, high = _BOUNDS[name]

@@ -21,10 +21,10 @@ from functory.engine.events import causation
 from functory.engine.events.causation import Cause
 from functory.engine.functions import activation, environments, function_events, versions
 from functory.engine.functions import dependents as dependent_rows
+from functory.engine.functions.declaration import Inspect
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve
 from functory.engine.functions.save import SaveRequest, Saves
 from functory.engine.functions.source import parser
-from functory.engine.functions.source.declaration import Inspect
 from functory.engine.settings import Settings
 
 

@@ -21,6 +21,7 @@ from functory.engine.events import causation
 from functory.engine.events.causation import Cause
 from functory.engine.functions import (
     activation,
+    declaration,
     dependents,
     environments,
     function_events,
@@ -29,9 +30,9 @@ from functory.engine.functions import (
 )
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.analysis.findings import Review
+from functory.engine.functions.declaration import Inspect, Signature
 from functory.engine.functions.environments import PackageNeeds, Resolve, Resolved
-from functory.engine.functions.source import declaration, parser
-from functory.engine.functions.source.declaration import Inspect, Signature
+from functory.engine.functions.source import parser
 from functory.engine.settings import Settings
 
 

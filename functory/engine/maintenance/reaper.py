@@ -10,7 +10,7 @@ from __future__ import annotations
 import structlog
 
 from functory.engine.database.connection import Database
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -50,7 +50,7 @@ class Reaper(Service):
         if self._missed or self._clock_was_set() or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
         self._missed = True
-        age = lease_recovery.server_uptime(self._database)
+        age = lost_workers.server_uptime(self._database)
         if age is not None and age < self._settings.lease_seconds:
             # An outage may have come and gone between two rounds: heartbeats are more frequent than rounds.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
@@ -58,12 +58,12 @@ class Reaper(Service):
         if now < self._trusted_from:
             done: dict[str, int] = {}
         else:
-            done = lease_recovery.reap(
+            done = lost_workers.reap(
                 self._database,
                 cancel_grace=self._settings.lease_seconds,
                 leases_trusted=lambda: not (self._slow(now) or self._clock_was_set()),
             )
-            lease_recovery.remove_lost_workers(self._database, self._settings.lease_seconds * 4)
+            lost_workers.remove_lost_workers(self._database, self._settings.lease_seconds * 4)
         self._missed = self._slow(now) or self._clock_was_set()
         self._last_round = now
         for kind, count in done.items():

@@ -20,7 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database import partitions, prune_watermarks
+from functory.engine.database import dialects, partitions, prune_watermarks
 from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import (
@@ -111,19 +111,8 @@ def table_sizes(database: Database) -> list[dict[str, Any]]:
     found = []
     with database.read() as tx:
         for table in (event, firing, execution, attempt, span, log):
-            if tx.dialect == "postgresql":
-                row = tx.first(
-                    sa.text(
-                        "SELECT sum(greatest(reltuples, 0))::bigint AS rows, sum(pg_total_relation_size(oid)) AS bytes"
-                        " FROM pg_class WHERE oid = to_regclass(:name)"
-                        " OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(:name))"
-                    ),
-                    {"name": table.name},
-                ) or {"rows": 0, "bytes": 0}
-                found.append({"table": table.name, "rows": int(row["rows"]), "bytes": int(row["bytes"])})
-            else:
-                count = int(tx.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
-                found.append({"table": table.name, "rows": count, "bytes": None})
+            rows, size = dialects.table_size(tx, table)
+            found.append({"table": table.name, "rows": rows, "bytes": size})
     return found
 
 
@@ -304,7 +293,7 @@ def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
 def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
     """Lock everything of these trees. Return the roots of which no other transaction holds a row."""
     _set_timeouts(tx)
-    if tx.dialect != "postgresql":
+    if not tx.writes_concurrently:
         return list(roots)
     free = set(roots)
     for table in (event, execution):
@@ -316,9 +305,9 @@ def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
 
 
 def _set_timeouts(tx: Tx) -> None:
-    if tx.dialect == "postgresql":
-        tx.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_MILLISECONDS}"))
-        tx.execute(sa.text(f"SET LOCAL lock_timeout = {partitions.LOCK_MILLISECONDS}"))
+    dialects.set_timeouts(
+        tx, statement_milliseconds=STATEMENT_MILLISECONDS, lock_milliseconds=partitions.LOCK_MILLISECONDS
+    )
 
 
 def _ids(tx: Tx, table: sa.Table, roots: Sequence[str]) -> list[str]:

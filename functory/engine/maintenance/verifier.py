@@ -116,19 +116,20 @@ def save_results(database: Database, found: Sequence[InvariantResult], *, whole:
             {"code": one.code, "count": one.count, "examples": list(one.examples), "time": tx.now}
             for one in found
         ]
-        statement = tx.upsert_statement(verification)
-        new = statement.excluded
-        more = sa.true() if whole else new["count"] >= verification.c.count
-        statement = statement.on_conflict_do_update(
-            index_elements=[verification.c.code],
-            set_={
-                "count": sa.case((more, new["count"]), else_=verification.c.count),
-                "examples": sa.case((more, new.examples), else_=verification.c.examples),
-                "time": new.time,
-            },
-        )
-        if rows:
-            tx.execute(statement, rows)
+        tx.upsert(verification, rows, _replace if whole else _keep_greater)
+
+
+def _replace(new: Any) -> dict[str, Any]:
+    return {"count": new["count"], "examples": new.examples, "time": new.time}
+
+
+def _keep_greater(new: Any) -> dict[str, Any]:
+    more = new["count"] >= verification.c.count
+    return {
+        "count": sa.case((more, new["count"]), else_=verification.c.count),
+        "examples": sa.case((more, new.examples), else_=verification.c.examples),
+        "time": new.time,
+    }
 
 
 def last_results(tx: Tx) -> Mapping[str, Mapping[str, Any]]:

@@ -132,12 +132,6 @@ def watched_paths(database: Database) -> list[str]:
         return sorted({config["path"] for config in configs if isinstance(config.get("path"), str)})
 
 
-def database_files(tx: Tx) -> list[str]:
-    """Return the files of the database itself, which must not be watched: each event would cause another."""
-    file = tx.connection.engine.url.database if tx.dialect == "sqlite" else None
-    return [file + suffix for suffix in ("", "-wal", "-shm", "-journal")] if file else []
-
-
 def list_files(database: Database, name: str, limit: int = 1000) -> list[dict[str, Any]]:
     """Return up to ``limit`` known files of the watch for display, in the order of their paths. Raises
     :class:`NotFound`.

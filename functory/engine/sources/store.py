@@ -172,8 +172,6 @@ class Sources:
                 row["id"]
                 for row in tx.rows(
                     wanted.order_by(source.c.id).limit(limit).with_for_update(skip_locked=True)
-                    if tx.dialect == "postgresql"
-                    else wanted.order_by(source.c.id).limit(limit)
                 )
             ]
             rows = tx.rows(

@@ -111,7 +111,7 @@ def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
     """Lock the buffers that have matches which these may drop."""
-    if tx.dialect != "postgresql" or not cancellations:
+    if not tx.writes_concurrently or not cancellations:
         return
     earlier = sa.or_(*(sa.and_(*_earlier(one)) for one in cancellations))
     keys = tx.connection.execute(

@@ -60,4 +60,4 @@ class Switches:
 
 def _check(name: str) -> None:
     if name not in KNOWN:
-        raise Invalid(f"unknown switch {name!r}", "known are " + ", ".join(KNOWN))
+        raise Invalid(f"unknown switch {name!r}", "the switches are " + ", ".join(KNOWN))

@@ -98,7 +98,7 @@ def compile_composite(given: Any) -> Composite:
     if len(forms) != 1:
         raise Invalid(
             f"the composite has {' and '.join(forms) if forms else 'no rule'}",
-            "it has exactly one of " + ", ".join(RULE_NAMES),
+            "a composite has exactly one of " + ", ".join(RULE_NAMES),
             EXAMPLE,
         )
     (form,) = forms
@@ -116,7 +116,9 @@ Read = tuple[tuple[Part, ...], Rule | Silence]
 
 def _parts(given: Any, what: str, least: int, key: ValueExpression | None) -> tuple[Part, ...]:
     if not isinstance(given, list | tuple) or not least <= len(given) <= MAX_PARTS:
-        raise Invalid(f"wrong {what} of composite", f"it is a list of {least} to {MAX_PARTS} parts", EXAMPLE)
+        raise Invalid(
+            f"wrong {what} of composite", f"it must be a list of {least} to {MAX_PARTS} parts", EXAMPLE
+        )
     parts = tuple(compile_part(one, str(number), key) for number, one in enumerate(given, 1))
     _same_kind_of_key(parts)
     names = [part.name for part in parts]

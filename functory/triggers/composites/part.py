@@ -65,7 +65,7 @@ def compile_part(given: Any, name: str, key: ValueExpression | None) -> Part:
     on = fields.needed(found, "on", what, EXAMPLE)
     chosen = found.get("name") or name
     if not isinstance(chosen, str) or len(chosen) > 100:
-        raise Invalid(f"wrong name of {what}", "it is a text of at most 100 characters", EXAMPLE)
+        raise Invalid(f"wrong name of {what}", "it must be a text of at most 100 characters", EXAMPLE)
     condition = found.get("when")
     return Part(
         chosen,

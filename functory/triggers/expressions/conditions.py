@@ -84,7 +84,7 @@ def compile_condition(text: str, extra_variables: tuple[str, ...] = ()) -> Condi
     if not isinstance(text, str):
         raise Invalid(
             "the condition is not a text",
-            f"it is a {type(text).__name__}",
+            f"got a {type(text).__name__}",
             'write it in quotes, such as "data.stock < 3"',
         )
     return _compile(text, extra_variables)

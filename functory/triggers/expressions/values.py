@@ -41,7 +41,7 @@ class ValueExpression:
             raise Invalid(f"{self._expression.what} has no value for this event", failed.problem) from None
         if kind.split("<")[0] not in JSON_TYPES or (isinstance(answer, float) and not math.isfinite(answer)):
             raise Invalid(
-                f"{self._expression.what} has no JSON value for this event", f"it is of type {kind.lower()}"
+                f"{self._expression.what} has no JSON value for this event", f"its type is {kind.lower()}"
             )
         return answer
 
@@ -59,7 +59,7 @@ def compile_value(
     if not isinstance(text, str):
         raise Invalid(
             f"{what} is not a text",
-            f"it is a {type(text).__name__}",
+            f"got a {type(text).__name__}",
             f'write CEL in quotes, such as "{example}"',
         )
     return _compile(text, what, names, example)
@@ -71,7 +71,7 @@ def _compile(text: str, what: str, names: tuple[str, ...], example: str) -> Valu
     if expression.kind.split("<")[0] not in JSON_TYPES:
         raise Invalid(
             f"{what} is not a JSON value",
-            f"it is of type {expression.kind.lower()}",
+            f"its type is {expression.kind.lower()}",
             "make a text of it: string(…)",
         )
     return ValueExpression(expression)

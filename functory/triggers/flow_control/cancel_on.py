@@ -34,9 +34,11 @@ class CancelOn:
     def parse(cls, given: Any) -> tuple[CancelOn, ...]:
         """Read a list of rules. Raises :class:`Invalid`."""
         if not isinstance(given, list | tuple):
-            raise Invalid("wrong cancel_on", "it is a list of rules", _EXAMPLE)
+            raise Invalid("wrong cancel_on", "it must be a list of rules", _EXAMPLE)
         if not 1 <= len(given) <= MAX_RULES:
-            raise Invalid("wrong cancel_on", f"it has 1 to {MAX_RULES} rules, got {len(given)}", _EXAMPLE)
+            raise Invalid(
+                "wrong cancel_on", f"it must have 1 to {MAX_RULES} rules, got {len(given)}", _EXAMPLE
+            )
         return tuple(cls._one(one) for one in given)
 
     @classmethod

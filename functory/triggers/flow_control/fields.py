@@ -12,12 +12,12 @@ from functory.triggers.expressions.values import ValueExpression, compile_value
 def check_object(given: Any, what: str, known: Collection[str], example: str) -> Mapping[str, Any]:
     """``given`` as an object whose members are all ``known``. Raises :class:`Invalid`."""
     if not isinstance(given, Mapping):
-        raise Invalid(f"wrong {what}", f"it is an object, got {_shown(given)}", example)
+        raise Invalid(f"wrong {what}", f"it must be an object, got {_shown(given)}", example)
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
         raise Invalid(
             f"unknown fields of {what}: " + ", ".join(unknown),
-            "known are " + ", ".join(sorted(known)),
+            "the fields are " + ", ".join(sorted(known)),
             example,
         )
     return given
@@ -33,14 +33,14 @@ def needed(given: Mapping[str, Any], name: str, what: str, example: str) -> Any:
 def integer(given: Any, what: str, low: int, high: int) -> int:
     """A whole number within bounds. Raises :class:`Invalid`."""
     if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
-        raise Invalid(f"wrong {what} {_shown(given)}", f"it is a whole number from {low:,} to {high:,}")
+        raise Invalid(f"wrong {what} {_shown(given)}", f"it must be a whole number from {low:,} to {high:,}")
     return given
 
 
 def choice(given: Any, what: str, known: Collection[str]) -> str:
     """One of the ``known`` words. Raises :class:`Invalid`."""
     if not isinstance(given, str) or given not in known:
-        raise Invalid(f"wrong {what} {_shown(given)}", "it is one of " + ", ".join(known))
+        raise Invalid(f"wrong {what} {_shown(given)}", "it must be one of " + ", ".join(known))
     return given
 
 

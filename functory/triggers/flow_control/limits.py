@@ -91,7 +91,7 @@ class Concurrency:
         example = '"concurrency": {"limit": 5, "key": "data.customer"}'
         listed = list(given) if isinstance(given, list | tuple) else [given]
         if not 1 <= len(listed) <= 2:
-            raise Invalid("wrong concurrency", f"it is one limit or two, got {len(listed)}", example)
+            raise Invalid("wrong concurrency", f"it must be one limit or two, got {len(listed)}", example)
         return tuple(cls._one(one, example) for one in listed)
 
     @classmethod
@@ -192,5 +192,5 @@ class Priority:
         """The seconds for one match, bounded to -600 and 600. Raises :class:`Invalid`."""
         found = self.run.evaluate(variables)
         if isinstance(found, bool) or not isinstance(found, int | float):
-            raise Invalid("the priority is not a number for this event", f"it is a {type(found).__name__}")
+            raise Invalid("the priority is not a number for this event", f"got a {type(found).__name__}")
         return max(-MAX_PRIORITY_SECONDS, min(MAX_PRIORITY_SECONDS, float(found)))

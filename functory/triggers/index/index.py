@@ -69,16 +69,6 @@ class Index:
     def __contains__(self, key: Hashable) -> bool:
         return key in (self._branches if self._loading is None else self._loading)
 
-    def stats(self) -> dict[str, int]:
-        """Figures.
-
-        ``patterns``; ``paths`` that events are looked up by; ``broad`` branches, which are tested for every event that
-        has (or lacks) some path.
-        """
-        self._build()
-        broad = sum(len(table.present) + len(table.absent) for table in self._postings.values())
-        return {"patterns": len(self), "paths": len(self._postings), "broad": broad}
-
     def candidates(self, event: Mapping[str, Any] | FlatEvent) -> int:
         """The number of branches that are tested for an event."""
         self._build()

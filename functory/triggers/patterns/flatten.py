@@ -15,7 +15,7 @@ from functory.engine.errors import Invalid
 # A pattern may not name a longer path, so values below one are dropped. Without a bound, one long name
 # above 100,000 leaves would be copied 100,000 times.
 MAX_PATH = 512
-# Deeper arrays are entered but not told apart. No event of ours nests more than three.
+# Deeper arrays are entered but not distinguished. No event of ours nests more than three.
 MAX_ARRAY_DEPTH = 64
 
 # (number of the array within the event, index of the element) for each array around a value, outermost first.
@@ -72,7 +72,7 @@ def flatten(event: Mapping[str, Any] | FlatEvent) -> FlatEvent:
         return event
     if not isinstance(event, Mapping):
         raise Invalid(
-            "the event is not a JSON object", f"it is {type(event).__name__}", "send an object: {...}"
+            "the event is not a JSON object", f"got a {type(event).__name__}", "send an object: {...}"
         )
     values: dict[str, list[Any]] = {}
     placed: dict[str, list[tuple[Any, ArrayPosition]]] = {}

@@ -132,7 +132,7 @@ def find_plugin(kind: str) -> SourcePlugin:
     """A plug-in by its kind. Raises :class:`NotFound`."""
     known = installed_plugins()
     if kind not in known:
-        raise NotFound(f"there is no kind of source {kind!r}", f"known are {', '.join(known)}")
+        raise NotFound(f"there is no kind of source {kind!r}", f"the kinds are {', '.join(known)}")
     return known[kind]
 
 

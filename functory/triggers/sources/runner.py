@@ -87,7 +87,7 @@ class SourceRunner(threading.Thread):
                     if self.stop_event.is_set():
                         return
                     self._source_context.report_failure(
-                        RuntimeError("it returned by itself; it is started again")
+                        RuntimeError("the source returned by itself; it is started again")
                     )
                 if self._monotonic() - self._started_at > MAX_RETRY_SECONDS:
                     failures = 0
@@ -205,7 +205,7 @@ class _RunnerContext:
             if "*" not in self.types:
                 raise Invalid(
                     f"the event type {one.type} does not belong to this source",
-                    f"it writes {', '.join(self.types)}",
+                    f"the source writes {', '.join(self.types)}",
                     "add it to the plug-in's types",
                 )
             event_store.check_type(one.type)

@@ -158,7 +158,7 @@ def _read(text: str) -> Requirement:
     if _FORBIDDEN.search(text) or text.lstrip().startswith("-"):
         raise Invalid(
             f"wrong requirement {text!r}",
-            "it is one package with its versions, without options",
+            "it must be one package with its versions, without options",
             '"pandas>=2,<3"',
         )
     try:
@@ -172,7 +172,7 @@ def _read(text: str) -> Requirement:
             f'"{requirement.name}"',
         )
     if canonicalize_name(requirement.name) == OWN:
-        raise Invalid(f"wrong requirement {text!r}", "functory itself is there in every function")
+        raise Invalid(f"wrong requirement {text!r}", "every function has functory itself already")
     return requirement
 
 

@@ -143,7 +143,9 @@ class EngineHost:
         """Read or change stored functions. Raises :class:`Refused` without the permission."""
         permission = "functions:read" if op in READS else "functions:write" if op in WRITES else None
         if permission is None:
-            raise Invalid(f"unknown operation {op!r}", "known are " + ", ".join(sorted(READS | WRITES)))
+            raise Invalid(
+                f"unknown operation {op!r}", "the operations are " + ", ".join(sorted(READS | WRITES))
+            )
         if permission not in self._claim.grants.permissions:
             raise self._denied("permission", permission, f'permissions=["{permission}"]')
         try:

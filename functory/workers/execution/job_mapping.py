@@ -123,7 +123,7 @@ def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths
         if missing:
             raise NotFound(
                 f"{name} needs the secret {missing[0]}",
-                "it is declared but not set",
+                "the secret is declared but not set",
                 f"functory secret set {missing[0]}",
             )
     except Unavailable:

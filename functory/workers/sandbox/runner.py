@@ -113,9 +113,13 @@ class Runner:
         pool = self._pool
         return pool.pid_of(_DEFAULT_POOL_KEY) if pool is not None else None
 
-    def start(self) -> None:
-        """Start a zygote now instead of at the first run; ``Unavailable`` when it cannot start."""
-        self._ensure_pool().start(_DEFAULT_POOL_KEY)
+    def start(self, *, inspecting: bool = False) -> None:
+        """Start the zygote of plain functions, or of inspections, now instead of at its first use.
+
+        ``Unavailable`` when it cannot start.
+        """
+        pool_key = _INSPECTION_POOL_KEY if inspecting else _DEFAULT_POOL_KEY
+        self._ensure_pool(pool_key).start(pool_key)
 
     def close(self) -> None:
         """End every zygote and with it every run in progress; afterwards the runner refuses."""

@@ -149,12 +149,12 @@ def lived(chaos: Chaos, url: str, begin: datetime) -> set[tuple[str, str, dateti
     return set(written)
 
 
-def told_exactly(chaos: Chaos, counts: Counts) -> list[str]:
+def reported_exactly(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that the written times are exactly the expected ones."""
     return nothing_lost(chaos, counts) + chaos.notes["nights"]
 
 
-@fault("dst", expect=told_exactly, brokers=("none",))
+@fault("dst", expect=reported_exactly, brokers=("none",))
 def dst(chaos: Chaos) -> None:
     """Test both changes of a year in three zones, on both databases, while the deployment works."""
     complaints = chaos.notes["nights"] = []

@@ -119,7 +119,7 @@ def small_disk(chaos: Chaos) -> None:
         raise Impossible(f"no namespace for a small disk: {refused}") from None
 
 
-def told(chaos: Chaos, counts: Counts) -> list[str]:
+def reported(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that the roles logged the full disk as the reason, and that no work was given up."""
     complaints = all_live(chaos, counts)
     if not chaos.lines("No space left on device"):
@@ -127,7 +127,7 @@ def told(chaos: Chaos, counts: Counts) -> list[str]:
     return complaints
 
 
-@fault("disk-full-db", harms=OWN, prepare=small_disk, expect=told)
+@fault("disk-full-db", harms=OWN, prepare=small_disk, expect=reported)
 def disk_full(chaos: Chaos) -> None:
     """Fill the database's disk for some seconds: writers get an error, and continue when there is space."""
     chaos.pause(0, 2)

@@ -213,7 +213,7 @@ def drop(chaos: Chaos, number: int) -> None:
     part.rename(_inbox(chaos) / f"{number}.txt")
 
 
-def told_once(chaos: Chaos, counts: Counts) -> list[str]:
+def reported_once(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that every file made exactly one event."""
     with chaos.database.read() as tx:
         names = sorted(
@@ -231,14 +231,14 @@ def told_once(chaos: Chaos, counts: Counts) -> list[str]:
     "watcher-kill",
     workload=Workload(prepare_watch, drop, matches={"file.created": ("seen",)}, halt=lambda chaos: None),
     layout={**LAYOUT, "watcher": 2},
-    expect=told_once,
+    expect=reported_once,
 )
 def kill_watcher(chaos: Chaos) -> None:
     """Kill watchers at random times, while files arrive. The next watcher finds the files that it missed."""
     kill_at_random(chaos, "watcher", 3)
     chaos.wait(chaos.given.complete.is_set, "the last file")
 
-    def all_told() -> bool:
+    def all_reported() -> bool:
         with chaos.database.read() as tx:
             return (
                 int(
@@ -250,4 +250,4 @@ def kill_watcher(chaos: Chaos) -> None:
                 >= chaos.n
             )
 
-    chaos.wait(all_told, "the last file's event")
+    chaos.wait(all_reported, "the last file's event")

@@ -152,8 +152,8 @@ def exactly(
 
 def quiet(chaos: Chaos) -> list[str]:
     """Check that no event came by itself."""
-    told = chaos.notes["came by itself"]
-    return [f"it was not idle: {told}"] if told["before"] != told["after"] else []
+    reported = chaos.notes["came by itself"]
+    return [f"it was not idle: {reported}"] if reported["before"] != reported["after"] else []
 
 
 def two(chaos: Chaos) -> None:
@@ -266,7 +266,7 @@ def poison_rules(chaos: Chaos) -> None:
         )
 
 
-def told_of(chaos: Chaos, _counts: Counts) -> list[str]:
+def reported(chaos: Chaos, _counts: Counts) -> list[str]:
     """Check that each failed condition is a recorded decision with its reason; a false condition records none."""
     ran, stopped = seen(chaos)
     events = len(chaos.given.events)
@@ -354,7 +354,7 @@ add(
         rest,
         prepare=poison_rules,
         workload=Workload(prepare, ORDERS.give, ORDERS.matches),
-        expect=told_of,
+        expect=reported,
     ),
     Fault(
         "poison-event", poison, prepare=poisoned, workload=looping(emitted("poison", order=-1)), expect=cured

@@ -176,6 +176,7 @@ class Ours(Side):
         super().__init__(folder)
         self._roles = Roles(
             folder,
+            by_exec=True,
             database_url=database,
             broker_url=broker,
             lease_seconds=4,

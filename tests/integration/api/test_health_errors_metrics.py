@@ -65,7 +65,7 @@ def test_a_database_without_the_schema_is_not_ready(tmp_path: Path, redis_url: s
     assert answer.json()["checks"]["broker"] == {"ok": True}
 
 
-def test_an_absent_broker_is_told_without_its_password(tmp_path: Path) -> None:
+def test_an_absent_broker_is_reported_without_its_password(tmp_path: Path) -> None:
     settings = load_settings(
         database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=f"redis://:s3cret@127.0.0.1:{free_port()}/0"
     )

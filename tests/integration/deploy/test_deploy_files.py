@@ -31,7 +31,7 @@ def test_the_compose_file_runs_each_role_of_a_deployment(services: dict[str, dic
         assert names <= set(Settings.model_fields)
 
 
-def test_no_password_stands_in_a_file() -> None:
+def test_no_password_is_in_a_file() -> None:
     for file in DEPLOY.rglob("*"):
         if file.is_file():
             for value in re.findall(

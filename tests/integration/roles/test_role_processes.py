@@ -55,11 +55,11 @@ def test_a_single_role_refuses_the_broker_in_memory(tmp_path: Path) -> None:
             assert "error: " in process.output and "functory dev" in process.output
 
 
-def test_a_role_refuses_a_database_without_the_schema_and_migrates_when_told(
+def test_a_role_refuses_a_database_without_the_schema_and_migrates_when_asked(
     tmp_path: Path, redis_url: str
 ) -> None:
     with Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles:
-        refused = roles.start("scheduler", wait=False)
+        refused = roles.start("scheduler", wait=False, by_exec=True)
         assert refused.wait() == 5
         assert "functory db upgrade" in refused.output
         assert roles.start("scheduler", "--migrate").stop() == 0
@@ -238,7 +238,7 @@ def test_dev_runs_what_another_process_wrote(tmp_path: Path) -> None:
     """)
     )
     with Roles(tmp_path) as roles:
-        dev = roles.start("dev", "--port", "0")
+        dev = roles.start("dev", "--port", "0", by_exec=True)
         other = roles.spawn([sys.executable, str(script)], name="script")
         other.wait_for("EMITTED")
         written = time.monotonic()

@@ -85,7 +85,7 @@ def test_a_killed_server_is_gone_with_all_its_children_and_comes_back_on_its_por
     assert (server.url, server.is_ours()) == (url, True)
 
 
-def test_a_frozen_server_stands_still_and_goes_on(server: Server) -> None:
+def test_a_frozen_server_stops_and_goes_on(server: Server) -> None:
     with server.frozen():
         main = psutil.Process(server.pid)
         for one in (main, *main.children(recursive=True)):

@@ -6,7 +6,7 @@ completions. Its surroundings are simulated: the broker, the processes that die,
 - ``world``: the scheduler, the database whose transactions may fail, the record of what each process did
 - ``broker``: messages that are dropped, doubled, reordered, forgotten
 - ``faults``: the faults that a seed draws, and the actor that causes them
-- ``actors``: the roles, as generators that yield wherever another process may come in between
+- ``roles``, ``worker``: the roles, as generators that yield wherever another process may come in between
 - ``scenario``: triggers and functions, the requests of clients, and the expected results
 - ``database_template``: a database with a scenario's triggers, and its journal of every state change
 - ``checks``: what must hold afterwards

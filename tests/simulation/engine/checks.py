@@ -71,11 +71,11 @@ class _View:
 def _transitions(view: _View) -> Found:
     """Every state change is one of the state machine, with its event in the same transaction."""
     found: Found = []
-    told: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    reported: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for _, tx, what, id_, old, _new, type_, *_ in view.journal:
         if what == "event" and old is None and type_.startswith("execution."):
             source = view.events[id_]["source"].rsplit("/", 1)[-1].replace("-", "")
-            told[tx, source][type_] += 1
+            reported[tx, source][type_] += 1
     wanted: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     ends: Counter[str] = Counter()
     sent = view.world.record.sent
@@ -104,12 +104,12 @@ def _transitions(view: _View) -> Found:
             wanted[tx, id_]["execution.started"] += 1
         elif tried == 0:
             wanted[tx, id_]["execution.attempt_failed"] += 1
-    for key in wanted.keys() | told.keys():
-        if wanted[key] != told[key]:
+    for key in wanted.keys() | reported.keys():
+        if wanted[key] != reported[key]:
             found.append(
                 (
                     "event with the change",
-                    f"{key[1]}: changes ask for {dict(wanted[key])}, told was {dict(told[key])}",
+                    f"{key[1]}: changes ask for {dict(wanted[key])}, reported were {dict(reported[key])}",
                 )
             )
     for id_, row in view.executions.items():

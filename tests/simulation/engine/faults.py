@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from functory.engine.errors import Unavailable, Uncertain
-from tests.simulation.engine.actors import Worker
+from tests.simulation.engine.worker import Worker
 from tests.simulation.engine.world import (
     AFTER_COMMIT,
     BEFORE_COMMIT,

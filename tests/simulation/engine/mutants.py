@@ -251,7 +251,7 @@ MUTANTS: Sequence[Mutant] = (
         "reaper does not raise the fence",
         [
             Edit(
-                "functory.engine.maintenance.lease_recovery",
+                "functory.engine.maintenance.lost_workers",
                 "_REQUEUED",
                 "fence=execution.c.fence + 1,\n",
                 "\n",

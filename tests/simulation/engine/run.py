@@ -15,12 +15,13 @@ from typing import Any
 
 import structlog
 
-from tests.simulation.engine import actors, checks, faults
+from tests.simulation.engine import checks, faults, roles
 from tests.simulation.engine.broker import Broker
 from tests.simulation.engine.clients import Client
 from tests.simulation.engine.database_template import Alter, Template
 from tests.simulation.engine.faults import Chaos
 from tests.simulation.engine.scenario import MAKERS
+from tests.simulation.engine.worker import Worker
 from tests.simulation.engine.world import Violation, World
 
 # Virtual seconds: how long faults continue after the clients' last request, and how long all work may take after
@@ -118,14 +119,14 @@ class Simulation:
 
 
 def _processes(world: World) -> list[Callable[[World], Any]]:
-    made = [actors.router, actors.dispatcher, actors.reaper] * 2 + [actors.forgetter]
-    made += [actors.Worker] * world.rng.choice((2, 2, 3))
+    made = [roles.router, roles.dispatcher, roles.reaper] * 2 + [roles.retention]
+    made += [Worker] * world.rng.choice((2, 2, 3))
     if world.deck.flows:
-        made += [actors.flow] * 2
+        made += [roles.flow] * 2
     # Also in a deck without compensations: a caller that dies leaves open steps, and the run waits for them.
-    made += [actors.saga] * 2
+    made += [roles.saga] * 2
     if world.deck.undoes:
-        made.append(actors.undoer)
+        made.append(roles.compensation_operator)
     return made
 
 

@@ -251,14 +251,14 @@ def _children() -> Deck:
         "children",
         {
             "parent": Behaviour(
-                (Act(calls="child"), Act(emits="told")),
+                (Act(calls="child"), Act(emits="reported")),
                 seconds=(0.0, 0.5),
                 limits={"retries": 1, "retry_delay": 1.0},
             ),
             "child": Behaviour(ends={"succeeded": 0.9, "failed": 0.1}),
             "listener": Behaviour(seconds=(0.0,), ends={"succeeded": 1.0}),
         },
-        {"listen": Rule(["told"], "listener")},
+        {"listen": Rule(["reported"], "listener")},
         deeds=("start parent",),
         count=(1, 2),
     )

@@ -140,7 +140,7 @@ class World:
     def start(self, make: Callable[[], Process], after: float = 0.0) -> None:
         """Start a process. When it crashes, a new one of its kind replaces it."""
         if after:
-            self._push(Actor(_Nobody(self), "supervisor", self._later(make)), after)
+            self._push(Actor(_Supervisor(self), "supervisor", self._later(make)), after)
             return
         process = make()
         process.make = make  # type: ignore[attr-defined]
@@ -242,7 +242,7 @@ class World:
         return None if row is None else row[0]
 
 
-class _Nobody(Process):
+class _Supervisor(Process):
     """A process without actors, which owns the steps that start other processes."""
 
     def __init__(self, world: World) -> None:

@@ -34,7 +34,7 @@ def test_a_text_that_is_one_expression_becomes_the_value_itself(value):
 
 
 @given(json_values)
-def test_a_template_without_expressions_renders_as_it_stands(value):
+def test_a_template_without_expressions_renders_unchanged(value):
     try:
         template = compile_template(value)
     except Invalid:

@@ -36,7 +36,7 @@ def test_babyagi_s_names_are_our_event_types(spelling, types):
     assert not fits(made, "order.created")
 
 
-def test_any_other_event_type_is_taken_as_it_stands():
+def test_any_other_event_type_is_taken_unchanged():
     made = compiled(event_type="order.created", trigger_function="f")
     assert fits(made, "order.created")
     assert not fits(made, "order.deleted")

@@ -1,4 +1,4 @@
-"""``functory function run``, and ``functory run``.
+"""``functory function run`` and ``functory run``: start an execution of a function and print its result.
 
 :mod:`functory.cli.commands.function.crud` registers it.
 """

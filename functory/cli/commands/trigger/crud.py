@@ -332,7 +332,7 @@ def _read_file(file: str) -> dict[str, Any]:
 
         found = parse_document(values.read_text(file), file)
         if not isinstance(found, dict):
-            raise Invalid(f"{file} holds no trigger", "it is not an object", "on: …, function: …")
+            raise Invalid(f"{file} holds no trigger", "the file must hold an object", "on: …, function: …")
         return found
     if not file.endswith(".toml"):
         return values.read_json_object("-" if file == "-" else f"@{file}", "the trigger file")

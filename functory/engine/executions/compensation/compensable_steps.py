@@ -83,7 +83,7 @@ def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str
         while True:
             path = _ancestors(tx, row["cause_execution_id"])
             unheld = sorted({one["id"] for one in path} - held)
-            if not unheld or tx.dialect != "postgresql":
+            if not unheld or not tx.writes_concurrently:
                 break
             tx.execute(
                 sa.select(execution.c.id)

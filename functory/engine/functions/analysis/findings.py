@@ -103,7 +103,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     for kind in kinds:
         if kind not in RULES and kind not in SEVERITIES:
             known = ", ".join([*sorted(RULES), *SEVERITIES])
-            raise Invalid(f"unknown kind of finding {kind!r} in refuse_findings", f"known are {known}")
+            raise Invalid(f"unknown kind of finding {kind!r} in refuse_findings", f"the kinds are {known}")
         refused.update(name for name, known in RULES.items() if kind in (name, known.severity))
     return frozenset(refused)
 

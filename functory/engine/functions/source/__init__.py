@@ -1,1 +1,1 @@
-"""Reads a function's source: parses it, reads its decorator, checks its declaration."""
+"""Reads a function's source: parses it, reads its decorator."""

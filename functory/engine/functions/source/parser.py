@@ -55,7 +55,7 @@ def parse(text: str, name: str | None = None) -> Source:
     if not isinstance(text, str):
         raise Invalid(
             "the source is not text",
-            f"it is a {type(text).__name__}",
+            f"got a {type(text).__name__}",
             "pass the function's source as a string",
         )
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:

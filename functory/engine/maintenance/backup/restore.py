@@ -28,7 +28,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import event, execution, function, secret, source, trigger, worker
 from functory.engine.errors import Conflict, Invalid, Unavailable
 from functory.engine.executions import dispatch
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from functory.engine.maintenance.backup import archive, pg_dump
 from functory.engine.maintenance.backup.archive import Manifest
 from functory.engine.maintenance.backup.create import (
@@ -122,7 +122,7 @@ def recover_in_progress(database: Database, author: str, manifest: Manifest) -> 
         tx.execute(sa.update(execution).where(running).values(lease_until=past))
     settled: Counter[str] = Counter()
     while any(
-        (done := lease_recovery.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
+        (done := lost_workers.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
     ):
         settled.update(done)
     dispatch.redispatch_now(database)

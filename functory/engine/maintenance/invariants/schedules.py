@@ -21,34 +21,34 @@ def mistimed(scope: QueryScope) -> Sequence[Violations]:
     """
     # Ticks are deleted after a while, their events are not.
     remembered = scope.now_id(timedelta(hours=1) - timedelta(days=scope.shape.receipt_days))
-    told = schedule_tick.c.event_id
+    event_id = schedule_tick.c.event_id
     broken = [
         violations(
             message_for(
                 (event.c.id.is_(None), "a tick of schedule {name} has no event"),
                 (sa.true(), "a tick of schedule {name} has the event {id}, which belongs to something else"),
             ),
-            told,
+            event_id,
             source.c.name,
         )
         .select_from(schedule_tick)
         .join(source, source.c.id == schedule_tick.c.schedule_id)
-        .outerjoin(event, event.c.id == told)
+        .outerjoin(event, event.c.id == event_id)
         .where(
             event.c.type.is_distinct_from(EVENT_TYPE),
             sa.or_(event.c.id.is_not(None), scope.unpruned(schedule_tick.c.time)),
-            *scope.ids_since(told),
+            *scope.ids_since(event_id),
         ),
-        violations("the event {id} belongs to {number} ticks", told, number=sa.func.count())
-        .where(*scope.ids_since(told))
-        .group_by(told)
+        violations("the event {id} belongs to {number} ticks", event_id, number=sa.func.count())
+        .where(*scope.ids_since(event_id))
+        .group_by(event_id)
         .having(sa.func.count() > 1),
         violations("the event {id} of schedule {name} has no tick", event.c.id, event.c.subject)
         .select_from(event)
-        .outerjoin(schedule_tick, told == event.c.id)
+        .outerjoin(schedule_tick, event_id == event.c.id)
         .where(
             event.c.type == EVENT_TYPE,
-            told.is_(None),
+            event_id.is_(None),
             event.c.id >= remembered,
             *scope.ids_since(event.c.id),
         ),

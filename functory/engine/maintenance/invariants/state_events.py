@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.dialects import materialized
 from functory.engine.database.schema import (
     attempt,
     event,
@@ -115,18 +116,16 @@ def wrong_final_events(scope: QueryScope) -> Sequence[Violations]:
 def _without_event(
     scope: QueryScope, words: str, rows: Any, name: Any, moment: Any, types: Sequence[str], number: Any = None
 ) -> Violations:
-    told = (
+    reported = materialized(
         sa.select(event.c.subject, event.c.time)
         .where(event.c.type.in_(types), *scope.times_since(event.c.time))
         .distinct()
-        .cte()
-        .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     return (
         violations(words, None, name, number)
         .select_from(rows)
-        .outerjoin(told, sa.and_(told.c.subject == name, told.c.time == moment))
-        .where(told.c.subject.is_(None), *scope.times_since(moment), scope.unpruned(moment))
+        .outerjoin(reported, sa.and_(reported.c.subject == name, reported.c.time == moment))
+        .where(reported.c.subject.is_(None), *scope.times_since(moment), scope.unpruned(moment))
     )
 
 

@@ -239,11 +239,11 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
     key = parse_payload_path(written)
     if not isinstance(asked, Mapping) or "type" not in asked:
         raise Invalid(
-            "it has no type", f"it is {format_value(asked)}", 'write {"type": "equals", "pattern": "opened"}'
+            "no type is given", f"got {format_value(asked)}", 'write {"type": "equals", "pattern": "opened"}'
         )
     unknown = sorted(str(name) for name in set(asked) - _FIELDS)
     if unknown:
-        raise Invalid("unknown fields: " + ", ".join(unknown), "known are type, pattern and condition")
+        raise Invalid("unknown fields: " + ", ".join(unknown), "the fields are type, pattern and condition")
     name = operator_name(asked["type"])
     operand = asked.get("pattern")
     if name == "search":
@@ -271,7 +271,7 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
     if not isinstance(inner, Mapping):
         raise Invalid(
             "the pattern of search is not an object",
-            f"it is {format_value(inner)}",
+            f"got {format_value(inner)}",
             'write {"item.name": {"type": "equals", "pattern": "a"}}',
         )
     if depth == 0:

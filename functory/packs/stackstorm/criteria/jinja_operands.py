@@ -102,7 +102,7 @@ def _check(node: nodes.Node, depth: int) -> None:
     if type(node) not in _ALLOWED or (isinstance(node, nodes.For) and node.recursive):
         raise ValueError(f"{type(node).__name__.lower()} is not allowed in criteria")
     if depth > MAX_NESTING:
-        raise ValueError(f"it is nested too deeply: at most {MAX_NESTING} levels are allowed")
+        raise ValueError(f"the expression is nested too deeply: at most {MAX_NESTING} levels are allowed")
     for child in node.iter_child_nodes():
         _check(child, depth + 1)
     if isinstance(node, nodes.CondExpr) and node.expr2 is None:

@@ -97,7 +97,9 @@ def decode_bytes(value: Any) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise Invalid("the operand is binary", "it is not UTF-8 text", "write it as a text") from None
+            raise Invalid(
+                "the operand is binary", "only UTF-8 text can be compared", "write it as a text"
+            ) from None
     return value
 
 

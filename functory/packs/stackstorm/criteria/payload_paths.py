@@ -54,7 +54,8 @@ def parse_payload_path(text: str) -> PayloadPath:
     """Parse a key. Raises :class:`Invalid` that shows the place of the fault."""
     if not isinstance(text, str) or len(text) > MAX_KEY:
         raise Invalid(
-            f"wrong key of criteria: {format_value(text)}", f"it is a text of at most {MAX_KEY} characters"
+            f"wrong key of criteria: {format_value(text)}",
+            f"it must be a text of at most {MAX_KEY} characters",
         )
     begin = _NAME.match(text)
     at = begin.end() if begin else 0

@@ -40,13 +40,15 @@ class FileWatchConfig(SourceConfig):
     @classmethod
     def _plain(cls, path: str) -> str:
         if not path.startswith("/"):
-            raise ValueError("it is not absolute; a watch may run on another machine or in another folder")
+            raise ValueError(
+                "the path is not absolute; a watch may run on another machine or in another folder"
+            )
         if len(path) > _MAX_PATH or any(not _is_plain(character) for character in path):
             raise ValueError(
-                f"it is at most {_MAX_PATH} characters, without control characters or lone surrogates"
+                f"the path must have at most {_MAX_PATH} characters, without control characters or lone surrogates"
             )
         if ".." in path.split("/"):
-            raise ValueError("it goes up by ..; write the folder that is meant")
+            raise ValueError("the path goes up by ..; write the folder that is meant")
         plain = "/" + posixpath.normpath(path).lstrip("/")
         if plain == "/" or any(plain == tree or plain.startswith(tree + "/") for tree in _KERNEL):
             raise ValueError(f"{plain} is not for watching; name the folder that matters")
@@ -72,7 +74,7 @@ class FileWatchConfig(SourceConfig):
     @classmethod
     def _some(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if not given:
-            raise ValueError("it names nothing; leave it out for everything")
+            raise ValueError("the list is empty; leave it out for everything")
         return tuple(dict.fromkeys(given))
 
     @field_validator("settle", mode="before")

@@ -33,7 +33,9 @@ class FileSource(plugin.SourcePlugin):
             if not there and os.path.lexists(path):
                 broken = os.path.islink(path) and not os.path.exists(path)
                 why = (
-                    "it is a symbolic link that leads nowhere" if broken else "it is a device, pipe or socket"
+                    "the path is a symbolic link that leads nowhere"
+                    if broken
+                    else "the path is a device, pipe or socket"
                 )
                 raise Invalid(f"{path} cannot be watched", why, "name a folder or a file")
         except OSError as error:

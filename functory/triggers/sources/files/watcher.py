@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from functory.engine.database import dialects
 from functory.engine.sources import file_watches
 from functory.engine.telemetry import metrics
 from functory.triggers.sources.files.config import FileWatchConfig
@@ -73,7 +74,7 @@ class FileWatcher:
 
     def run(self) -> None:
         """Watch until ``context.stop_event`` is set. Raises :class:`Stale`, :class:`Unavailable`."""
-        own = self._context.read(lambda tx, _row: file_watches.database_files(tx))
+        own = self._context.read(lambda tx, _row: dialects.database_files(tx))
         self._database_files = frozenset(os.path.realpath(os.fsencode(path)) for path in own)
         if self._cursor.get("look", scan_scope(self._config))[0] != self._config.path:
             # The path was changed: the known files are of another folder.

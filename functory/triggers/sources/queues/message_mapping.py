@@ -87,7 +87,7 @@ class MessageMapping:
         if not isinstance(found, str) or not found:
             raise Invalid(
                 "the message has no id",
-                "by its id it is known when it is delivered again",
+                "the id shows when a message is delivered again",
                 "have the sender set message_id, or give --key; --key null takes it each time it is delivered",
             )
         return f"id:{found}"
@@ -113,7 +113,9 @@ def map_messages(
     for message in messages:
         try:
             if message.properties.get("exchange") == own_exchange:
-                raise Invalid("it is one of Functory's own events", "a trigger sees them without a queue")
+                raise Invalid(
+                    "the message is one of Functory's own events", "a trigger sees them without a queue"
+                )
             mapped.events.append(mapping.to_event(message, max_bytes))
             mapped.accepted.append(True)
         except Invalid as error:

@@ -44,11 +44,13 @@ def times_between(config: ScheduleConfig, first: datetime, last: datetime, now: 
     come get their ticks anyway.
     """
     if first > last:
-        raise Invalid("wrong range", f"it begins at {first.isoformat()} and ends at {last.isoformat()}")
+        raise Invalid(
+            "wrong range", f"the range begins at {first.isoformat()} and ends at {last.isoformat()}"
+        )
     if last > now:
         raise Invalid(
             "the range reaches into the future",
-            f"it is {config.calendar.local(now).isoformat(timespec='seconds')} in {config.timezone}; "
+            f"now is {config.calendar.local(now).isoformat(timespec='seconds')} in {config.timezone}; "
             "times to come are fired when they have come",
             "end the range earlier",
         )

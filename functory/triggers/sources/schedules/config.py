@@ -85,9 +85,9 @@ class ScheduleConfig(plugin.SourceConfig):
         try:
             encoded = json_codec.encode(given)
         except Invalid as error:
-            raise ValueError(f"it is not JSON: {error.why or error.what}") from None
+            raise ValueError(f"the data is not JSON: {error.why or error.what}") from None
         if len(encoded) > MAX_DATA:
-            raise ValueError(f"it has {len(encoded):,} bytes; at most {MAX_DATA:,} are allowed")
+            raise ValueError(f"the data has {len(encoded):,} bytes; at most {MAX_DATA:,} are allowed")
         # Read back: the stored form, without tuples or keys that are no text.
         return json_codec.loads(encoded)
 
@@ -98,7 +98,7 @@ class ScheduleConfig(plugin.SourceConfig):
             said = " and ".join(given) + " are given" if given else "none is given"
             raise ValueError(f"exactly one of cron, every and at is needed; {said}")
         if self.anchor is not None and self.every is None:
-            raise ValueError("anchor belongs to every: it is the time from which the interval is counted")
+            raise ValueError("anchor belongs to every, and is the time from which the interval is counted")
         if self.at is not None and (self.start is not None or self.end is not None):
             raise ValueError("start and end bound cron and every; at lists its times itself")
         if self.start is not None and self.end is not None and self._read(self.start) > self._read(self.end):

@@ -34,9 +34,13 @@ _BAD = re.compile(r"Bad ([a-z-]+)")
 def normalize(text: str) -> str:
     """The expression without its alias and with single blanks. Raises ValueError that says what is wrong."""
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("it is empty; write five fields, such as '30 2 * * *' for half past two each day")
+        raise ValueError(
+            "the expression is empty; write five fields, such as '30 2 * * *' for half past two each day"
+        )
     if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
-        raise ValueError(f"it is at most {MAX_LENGTH} plain characters: letters, digits and * , - / # @")
+        raise ValueError(
+            f"the expression must have at most {MAX_LENGTH} plain characters: letters, digits and * , - / # @"
+        )
     given = text.strip()
     if given.startswith("@"):
         return _alias(given)
@@ -70,7 +74,7 @@ def _alias(given: str) -> str:
             "@reboot is not supported: a schedule does not know when a machine starts; "
             "emit an event when it starts, and write a trigger for that event"
         )
-    raise ValueError(f"there is no alias {given}; known are {', '.join(sorted(ALIASES))}")
+    raise ValueError(f"there is no alias {given}; the aliases are {', '.join(sorted(ALIASES))}")
 
 
 def _refuse_foreign(fields: list[str]) -> None:
@@ -83,7 +87,8 @@ def _refuse_foreign(fields: list[str]) -> None:
         raise ValueError("? (of Quartz) is not supported; write *")
     if len(fields) not in (5, 6):
         raise ValueError(
-            f"it has {len(fields)} fields; there are five (minute hour day month weekday), or six with seconds first"
+            f"the expression has {len(fields)} fields; there must be five"
+            " (minute hour day month weekday), or six with seconds first"
         )
 
 

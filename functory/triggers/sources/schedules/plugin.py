@@ -96,7 +96,7 @@ def require_future_time(config: ScheduleConfig, now: datetime) -> None:
         last = config.calendar.local(max(config.calendar.at))
         raise Invalid(
             "the schedule would never fire",
-            f"{last.isoformat()} is past; it is {config.calendar.local(now).isoformat(timespec='seconds')} "
+            f"{last.isoformat()} is past; now is {config.calendar.local(now).isoformat(timespec='seconds')} "
             f"in {config.timezone}",
             "name a time in the future",
         )

@@ -51,7 +51,9 @@ class _SecretAuth(SourceConfig):
         names = [given] if isinstance(given, str) else given
         if isinstance(names, list) and not all(isinstance(one, str) and NAME.fullmatch(one) for one in names):
             # Not shown: it may be the secret itself.
-            raise ValueError("it is the name of a stored secret (functory secret set NAME), not its value")
+            raise ValueError(
+                "this must be the name of a stored secret (functory secret set NAME), not its value"
+            )
         return names
 
     @property

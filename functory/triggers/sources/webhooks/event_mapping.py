@@ -90,7 +90,7 @@ class EventMapping:
             return True
         answer = self._when.evaluate(variables)
         if not isinstance(answer, bool):
-            raise Invalid("when is not true or false for this request", f"it is {_shown(answer)}")
+            raise Invalid("when is not true or false for this request", f"got {_shown(answer)}")
         return answer
 
     def to_event(self, variables: Map[str, Any]) -> MappedEvent:
@@ -137,7 +137,7 @@ class EventMapping:
 
 def _text(value: Any, what: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise Invalid(f"{what} is no text for this request", f"it is {_shown(value)}")
+        raise Invalid(f"{what} is no text for this request", f"got {_shown(value)}")
     return str(value)
 
 

@@ -1,10 +1,11 @@
 """The sandbox tests itself before a worker serves: code that attacks, run as any function is, must fail.
 
-``probe`` sets up prey of its own (a process with a secret in its environment, a secret file, listeners) and
-runs one execution that tries each attack once, for real and harmlessly. What happened to the prey is judged
-from outside where that can be seen; the rest the code reports, and it is our own. The ids are those of the
-list in the documentation of the sandbox. An attack that the kernel merely found no target for counts as
-stopped: that there is none is what namespaces are for.
+``run_canaries`` sets up prey of its own (a process with a secret in its environment, a secret file, listeners)
+and runs one execution that tries each attack once, for real and harmlessly. It runs in a child of the zygote that
+plain functions get: a worker then starts one zygote instead of two. What happened to the prey is judged from
+outside where that can be seen; the rest the code reports, and it is our own. The ids are those of the list in
+the documentation of the sandbox. An attack that the kernel merely found no target for counts as stopped: that
+there is none is what namespaces are for.
 """
 
 from __future__ import annotations
@@ -169,7 +170,6 @@ def _job(prey: dict[str, Any]) -> Job:
         codes={code.key: code},
         input={"prey": prey},
         limits=_LIMITS,
-        trust_domain="functory self-test",
     )
 
 

@@ -22,14 +22,15 @@ log = structlog.get_logger("functory.sandbox")
 _GUIDE = "docs/how-to/check-the-sandbox.md"
 
 
-def check_tier(settings: Settings, runner: Runner) -> Tier:
+def check_tier(settings: Settings, runner: Runner, *, inspecting: bool = False) -> Tier:
     """Return the tier of ``runner``, started for it. ``Refused`` where the settings demand a stronger one.
 
+    With ``inspecting`` only the zygote of inspections is started: a client that saves functions may run none.
     Without confinement nothing is run unless ``unsafe_no_sandbox`` allows it; the runner itself then warns at
     every start. ``Invalid`` for settings that contradict each other.
     """
     try:
-        runner.start()
+        runner.start(inspecting=inspecting)
     except Unavailable as error:
         raise _refusal(settings, "functions cannot be confined on this machine", error.why) from None
     tier = runner.tier

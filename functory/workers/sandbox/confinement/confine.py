@@ -16,14 +16,19 @@ Everything that the kernel refuses is raised as an OSError that names the step: 
 from __future__ import annotations
 
 import fcntl
-import math
 import os
-import resource
 import signal
 from pathlib import Path
 from typing import Literal
 
-from functory.workers.sandbox.confinement import init_process, landlock, namespaces, root_filesystem, syscalls
+from functory.workers.sandbox.confinement import (
+    init_process,
+    landlock,
+    namespaces,
+    resource_limits,
+    root_filesystem,
+    syscalls,
+)
 from functory.workers.sandbox.confinement.seccomp import filter as seccomp_filter
 from functory.workers.sandbox.confinement.user_ids import free_ids
 from functory.workers.sandbox.confinement.visible_paths import (
@@ -50,15 +55,6 @@ _SHARED_TASKS = 1024
 _PER_NAMESPACE = (5, 14)  # since then RLIMIT_NPROC counts per user and user namespace
 _LOWEST_DESCRIPTOR = 32
 _SCRATCH = "/tmp"  # noqa: S108 - each child's own
-_RLIMIT_MSGQUEUE = 12  # asm-generic/resource.h; the resource module has no name for it
-_ZERO_LIMITS = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, _RLIMIT_MSGQUEUE)
-_LIMITED = (
-    resource.RLIMIT_CPU,
-    resource.RLIMIT_AS,
-    resource.RLIMIT_FSIZE,
-    resource.RLIMIT_NOFILE,
-    resource.RLIMIT_NPROC,
-)
 
 
 def confine_zygote(plan: Plan, lifeline: int | None = None) -> Confinement:
@@ -96,14 +92,13 @@ class Confinement:
         (``syscalls.close_all_but``)."""
         self._plan = plan
         self._zygote = os.getpid()
-        self._shared_tasks = _tasks_of_this_user() + _SHARED_TASKS
+        self._shared_tasks = resource_limits.tasks_of_this_user() + _SHARED_TASKS
 
     def lock_down(self) -> None:
         """Do the last steps of confining the zygote itself; its children inherit them."""
-        for kind in _ZERO_LIMITS:
-            resource.setrlimit(kind, (0, 0))
+        resource_limits.forbid_unused()
         # A process that lowers them later only makes a child fail.
-        self._ceilings = {kind: resource.getrlimit(kind)[1] for kind in _LIMITED}
+        self._ceilings = resource_limits.ceilings()
 
     def fork(self) -> int:
         """os.fork(2), into a new PID namespace where the tier has them: there the child is its first process."""
@@ -129,24 +124,7 @@ class Confinement:
             os._exit(1)
         os.chdir(scratch)
         os.environ["HOME"] = os.environ["TMPDIR"] = scratch
-        self._limit(bounds, self._shared_tasks)
-
-    def _limit(self, bounds: Bounds, tasks: int) -> None:
-        """Set the kernel's limits; one that is already lower stays."""
-        # One second between soft and hard: SIGXCPU distinguishes a spent CPU budget from a kill for memory.
-        cpu = max(1, math.ceil(bounds.cpu_seconds))
-        if not bounds.reusable:
-            self._set(resource.RLIMIT_CPU, cpu, cpu + 1)
-        self._set(resource.RLIMIT_AS, bounds.memory_bytes, bounds.memory_bytes)
-        self._set(resource.RLIMIT_FSIZE, bounds.file_bytes, bounds.file_bytes)
-        self._set(resource.RLIMIT_NOFILE, bounds.open_files, bounds.open_files)
-        self._set(resource.RLIMIT_NPROC, tasks, tasks)
-
-    def _set(self, kind: int, soft: int, hard: int) -> None:
-        ceiling = self._ceilings[kind]
-        if ceiling != resource.RLIM_INFINITY:
-            soft, hard = min(soft, ceiling), min(hard, ceiling)
-        resource.setrlimit(kind, (soft, hard))
+        resource_limits.limit_child(bounds, self._shared_tasks, self._ceilings)
 
 
 class _SeccompConfinement(Confinement):
@@ -214,7 +192,7 @@ class _NamespaceConfinement(_SeccompConfinement):
 
     def lock_down(self) -> None:
         if self._counts_alone:
-            _lower(resource.RLIMIT_NPROC, _ZYGOTE_TASKS)
+            resource_limits.lower_tasks(_ZYGOTE_TASKS)
         super().lock_down()
         # A child only has to enter the folder: changing the environment costs more than a mount.
         os.environ["HOME"] = os.environ["TMPDIR"] = _SCRATCH
@@ -253,7 +231,8 @@ class _NamespaceConfinement(_SeccompConfinement):
             # Without maps: no process in it has a user id, and all its tasks are counted by themselves.
             syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace of the child")
         tasks = bounds.threads + bounds.processes - 1
-        self._limit(bounds, tasks if self._counts_alone else self._shared_tasks)
+        tasks = tasks if self._counts_alone else self._shared_tasks
+        resource_limits.limit_child(bounds, tasks, self._ceilings)
         syscalls.give_up_capabilities()
         if self._rules is not None:
             self._rules.restrict_self()
@@ -367,23 +346,3 @@ def _leave_root(plan: Plan) -> None:
 def _allow_processes(bounds: Bounds, plan: Plan) -> None:
     if bounds.processes > 1 and not plan.subprocess:
         raise ValueError("more than one process needs the subprocess grant")
-
-
-def _lower(kind: int, value: int) -> None:
-    _, ceiling = resource.getrlimit(kind)
-    if ceiling == resource.RLIM_INFINITY or ceiling > value:
-        resource.setrlimit(kind, (value, value))
-
-
-def _tasks_of_this_user() -> int:
-    """Return the number of threads that the user of this process has now, as far as /proc shows them."""
-    own = os.getuid()
-    total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if entry.stat().st_uid == own:
-                    total += sum(1 for _ in (entry / "task").iterdir())
-            except OSError:
-                continue  # it ended meanwhile
-    return total

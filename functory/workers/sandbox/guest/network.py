@@ -49,7 +49,7 @@ class BrokerEndpoint:
         if self._socket is None:
             raise PermissionError(
                 errno.EACCES,
-                f"the function may not connect to {host}:{port}\nit is granted no host\n"
+                f"the function may not connect to {host}:{port}\nno host is granted to it\n"
                 f'try: hosts=["{host}:{port}"]; a program that it starts has no network in any case',
             )
         timeout = min(max(timeout, 0.001), MAX_CONNECT_SECONDS)

@@ -66,9 +66,9 @@ def describe(task: Inspect, channel: Channel) -> Described:
     channel.send(Described(input_schema=plain, output_schema=None, problems=[], final=False))
     problems: list[str] = []
     key = f"{task.name}@0"
-    nobody = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
+    no_execution = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
     sys.modules["functory"] = functory_module.make_module(
-        nobody, functory_module.InspectionEngineClient(channel, nobody)
+        no_execution, functory_module.InspectionEngineClient(channel, no_execution)
     )
     try:
         namespace = execute(task.source, key, task.imports, {})

@@ -1,0 +1,1 @@
+"""What crosses the fork: jobs, outcomes, plans, and the frames in which the child answers."""

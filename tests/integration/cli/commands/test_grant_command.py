@@ -100,16 +100,16 @@ def test_allow_list_and_revoke(cli) -> None:
 )
 def test_what_cannot_be_done_is_said_with_its_status(cli, arguments, status, said) -> None:
     cli("function", "add", "fetch.py", "--host", "a.example.com")
-    code, answer, told = cli("grant", *arguments)
+    code, answer, errors = cli("grant", *arguments)
     assert (code, answer) == (status, "")
-    assert said in told
+    assert said in errors
 
 
 def test_the_home_folder_cannot_be_allowed(cli, tmp_path: Path) -> None:
     cli("function", "add", "fetch.py")
-    code, _, told = cli("grant", "allow", "fetch", "read", str(tmp_path), "--reason", "x")
+    code, _, errors = cli("grant", "allow", "fetch", "read", str(tmp_path), "--reason", "x")
     assert code == 4
-    assert "Functory's own" in told
+    assert "Functory's own" in errors
 
 
 def test_a_decorated_function_warns_of_what_it_waits_for(tmp_path: Path) -> None:

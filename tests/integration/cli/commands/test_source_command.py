@@ -80,7 +80,7 @@ def test_the_life_of_a_source_of_a_plug_in(cli: Cli, plugged: Path) -> None:
     assert cli("source", "show", "tides", "north")[0] == 3
 
 
-def test_a_broken_plug_in_is_told_and_the_others_are_listed(cli: Cli, plugged: Path) -> None:
+def test_a_broken_plug_in_is_reported_and_the_others_are_listed(cli: Cli, plugged: Path) -> None:
     _, kinds, _ = cli("source", "kinds", "--json")
     found = {kind["kind"]: kind for kind in kinds}
     assert found["tides"]["types"] == ["tide.turned"]
@@ -91,7 +91,7 @@ def test_a_broken_plug_in_is_told_and_the_others_are_listed(cli: Cli, plugged: P
     assert "the source plug-in broken cannot be loaded" in said
 
 
-def test_a_source_whose_plug_in_is_gone_is_told_and_can_be_deleted(
+def test_a_source_whose_plug_in_is_gone_is_reported_and_can_be_deleted(
     cli: Cli, plugged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("source", "add", "tides", "north", "harbour=x")

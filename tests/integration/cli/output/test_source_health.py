@@ -37,7 +37,7 @@ def test_without_sources_nothing_is_wrong(said: Any) -> None:
     assert said(watches=1) == {}
 
 
-def test_a_folder_that_is_gone_is_told(engine: Functory, said: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_reported(engine: Functory, said: Any, tmp_path: Path) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     engine.sources.save("file", "in", {"path": str(inbox)})
@@ -48,7 +48,7 @@ def test_a_folder_that_is_gone_is_told(engine: Functory, said: Any, tmp_path: Pa
     assert said() == {}
 
 
-def test_low_limits_of_the_kernel_are_told_where_folders_are_watched(
+def test_low_limits_of_the_kernel_are_reported_where_folders_are_watched(
     engine: Functory, said: Any, tmp_path: Path
 ) -> None:
     engine.sources.save("file", "in", {"path": str(tmp_path)})
@@ -62,7 +62,7 @@ def test_what_listens_needs_a_watcher_on_servers(engine: Functory, said: Any, tm
     assert said(embedded=False) == {"file in: no watcher runs it": "functory watcher"}
 
 
-def test_a_schedule_that_is_over_is_told(engine: Functory, said: Any) -> None:
+def test_a_schedule_that_is_over_is_reported(engine: Functory, said: Any) -> None:
     engine.schedules.save("often", every="1h")
     assert said() == {}
     engine.schedules.save("once", every="1s", end="2400-01-01T00:00:00Z")
@@ -74,7 +74,7 @@ def test_a_schedule_that_is_over_is_told(engine: Functory, said: Any) -> None:
     assert set(said().values()) == {"functory schedule delete often", "functory schedule delete once"}
 
 
-def test_a_kind_whose_plug_in_is_gone_is_told(engine: Functory, said: Any) -> None:
+def test_a_kind_whose_plug_in_is_gone_is_reported(engine: Functory, said: Any) -> None:
     engine.sources.store.save("carrier-pigeon", "p", {})
     [(what, advice)] = said().items()
     assert "carrier-pigeon" in what

@@ -51,8 +51,8 @@ def test_no_thread_takes_this_machines_clock_while_another_asks_the_server_for_t
         with contextlib.suppress(TimeoutError):
             second.result(0.1)
         answer.set()
-        for told in (first, second):
-            assert 0 <= (told.result(30) - server).total_seconds() < 30
+        for future in (first, second):
+            assert 0 <= (future.result(30) - server).total_seconds() < 30
 
 
 def test_while_one_thread_asks_the_server_again_the_others_go_on_with_its_last_answer() -> None:

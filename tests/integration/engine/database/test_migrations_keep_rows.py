@@ -149,19 +149,26 @@ class Filler:
         self.database = database
         self.count = itertools.count(1)
         self.now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+        self.tables: list[sa.Table] = []
 
-    def schema(self, connection: Connection) -> list[sa.Table]:
-        """The tables as they are, those that others refer to first."""
+    def reflect(self) -> Filler:
+        """Read the tables as they are, those that others refer to first. To be called after each migration."""
         with self.database.read() as tx:
             parts = {part.name for part in partitions.list_partitions(tx)}
         found = sa.MetaData()
-        found.reflect(connection, only=lambda name, _: name not in parts | {"alembic_version"})
-        return found.sorted_tables
+        with self.database.connection() as connection:
+            found.reflect(connection, only=lambda name, _: name not in parts | {"alembic_version"})
+        self.tables = found.sorted_tables
+        return self
+
+    def columns(self) -> Schema:
+        """The tables and columns that there are."""
+        return {table.name: {c.name for c in table.columns} for table in self.tables}
 
     def fill(self) -> None:
         """Rows for every table, in all columns that it has by now."""
         with self.database.connection(write=True) as connection:
-            for table in self.schema(connection):
+            for table in self.tables:
                 rows = [self.row(connection, table, number) for number in range(ROWS)]
                 connection.execute(sa.insert(table), rows)
             connection.commit()
@@ -216,7 +223,7 @@ class Filler:
         """Everything that is stored, by table and primary key."""
         found: Rows = {}
         with self.database.connection() as connection:
-            for table in self.schema(connection):
+            for table in self.tables:
                 statement = sa.select(table)
                 if table.name == "counter":
                     # What migrations write down themselves.
@@ -243,12 +250,6 @@ def narrowed(rows: Rows, schema: Schema) -> Rows:
 def shape(rows: Rows) -> Schema:
     """The tables and columns of ``rows``; a table without rows has none."""
     return {table: set(next(iter(found.values()), ())) for table, found in rows.items()}
-
-
-def columns(database: Database) -> Schema:
-    """The tables and columns that there are."""
-    with database.connection() as connection:
-        return {table.name: {c.name for c in table.columns} for table in Filler(database).schema(connection)}
 
 
 def agree(database: Database) -> None:
@@ -281,25 +282,27 @@ def test_rows_survive_every_revision_up_down_and_up(database: Database) -> None:
     before: Rows = {}
     for revision in revisions():
         migrations.upgrade(database, revision)
+        filler.reflect()
         expected = upgraded(before, revision)
         assert narrowed(filler.rows(), shape(expected)) == expected, f"up to {revision}"
-        known[revision] = columns(database)
+        known[revision] = filler.columns()
         filler.fill()
         before = filler.rows()
     agree(database)
     assert all(len(found) >= ROWS for found in before.values())
     for undone, revision in itertools.pairwise(reversed(revisions())):
         migrations.downgrade(database, revision)
-        assert columns(database) == known[revision]
+        assert filler.reflect().columns() == known[revision]
         before = narrowed(downgraded(before, undone), known[revision])
         assert filler.rows() == before, f"down to {revision}"
     assert migrations.upgrade(database) == migrations.HEAD
+    filler.reflect()
     for revision in revisions()[1:]:
         before = upgraded(before, revision)
     assert narrowed(filler.rows(), shape(before)) == before
     agree(database)
     migrations.downgrade(database, "base")
-    assert columns(database) == {}
+    assert filler.reflect().columns() == {}
 
 
 def test_the_newest_revision_is_the_one_that_the_code_knows() -> None:
@@ -309,10 +312,9 @@ def test_the_newest_revision_is_the_one_that_the_code_knows() -> None:
 def test_what_older_code_writes_fits_into_the_newest_schema(database: Database) -> None:
     """Code of the oldest version that may work beside this schema knows only its own columns."""
     migrations.upgrade(database, migrations.OLDEST_COMPATIBLE)
-    old = columns(database)
+    old = Filler(database).reflect().columns()
     migrations.upgrade(database)
-    with database.connection() as connection:
-        found = {table.name: table for table in Filler(database).schema(connection)}
+    found = {table.name: table for table in Filler(database).reflect().tables}
     assert set(old) <= set(found), "no table that it uses is gone"
     for name, known in old.items():
         table = found[name]
@@ -326,13 +328,11 @@ def test_a_key_that_is_used_is_refused_after_all_migrations(database: Database) 
     filler = Filler(database)
     first, *_, last = revisions()
     migrations.upgrade(database, first)
-    filler.fill()
+    filler.reflect().fill()
     migrations.upgrade(database, last)
     migrations.downgrade(database, first)
     migrations.upgrade(database, last)
-    with database.connection() as connection:
-        schema = filler.schema(connection)
-    for table in schema:
+    for table in filler.reflect().tables:
         with database.connection(write=True) as connection:
             row = connection.execute(sa.select(table).limit(1)).mappings().first()
             if row is None:
@@ -343,8 +343,8 @@ def test_a_key_that_is_used_is_refused_after_all_migrations(database: Database) 
             connection.rollback()
             for key in table.foreign_key_constraints:
                 (column,) = key.columns
-                nobody = filler.id(0, timedelta(0))
-                wrong = nobody if isinstance(column.type, sa.Uuid) else nobody.hex
+                unknown = filler.id(0, timedelta(0))
+                wrong = unknown if isinstance(column.type, sa.Uuid) else unknown.hex
                 with pytest.raises(IntegrityError):
                     connection.execute(
                         sa.update(table).values({column: wrong}).where(column == row[column.name])

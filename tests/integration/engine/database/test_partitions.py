@@ -41,6 +41,11 @@ def test_a_week_begins_on_monday(at: datetime, begins: datetime):
     assert partitions.week(at) == begins
 
 
+on_postgresql = pytest.mark.parametrize(
+    "empty_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+
+
 def lines_of(world: World, at: datetime, count: int = 1) -> list[str]:
     """Executions made at this time, each with a log line; their ids."""
     ids = []
@@ -80,17 +85,14 @@ def dated(empty_url: str, tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
+@pytest.mark.parametrize("empty_url", ["sqlite"], indirect=True)
 def test_sqlite_has_no_partitions_and_needs_none(dated: World):
-    if dated.dialect == "postgresql":
-        return
     assert partitions.create_missing(dated.database) == []
     assert names(dated) == []
 
 
-@pytest.mark.postgres
+@on_postgresql
 def test_the_coming_weeks_are_made_ahead_once(dated: World):
-    if dated.dialect == "sqlite":
-        return
     fresh = names(dated)
     assert fresh[0] == "log_before"
     assert fresh[-1] == "log_rest"
@@ -103,10 +105,8 @@ def test_the_coming_weeks_are_made_ahead_once(dated: World):
     assert set(names(dated)) == set(fresh) | {name for name in made if name.startswith("log")}
 
 
-@pytest.mark.postgres
+@on_postgresql
 def test_a_row_of_any_week_is_taken_and_moves_into_its_week_once_that_is_made(dated: World):
-    if dated.dialect == "sqlite":
-        return
     later = datetime.now(UTC) + timedelta(days=365)
     (old,), late = lines_of(dated, WEDNESDAY), lines_of(dated, later, 3)
     assert part_of(dated, old) == "log_before"
@@ -117,10 +117,8 @@ def test_a_row_of_any_week_is_taken_and_moves_into_its_week_once_that_is_made(da
     assert len(dated.rows(schema.log)) == 4
 
 
-@pytest.mark.postgres
+@on_postgresql
 def test_schedulers_that_make_them_at_the_same_time_do_not_disturb_each_other(dated: World):
-    if dated.dialect == "sqlite":
-        return
     later = ManualClock(datetime.now(UTC) + timedelta(days=365))
     others = [Database(dated.url, clock=later) for _ in range(3)]
     made: list[str] = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.retry_or_dead import AttemptResult
-from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance import compensator, lost_workers
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
@@ -94,12 +93,9 @@ class Still:
 
 
 @pytest.fixture
-def database_url(migrated_postgres: str, postgres_server: Any) -> Iterator[str]:
+def database_url(emptied_postgres: str) -> str:
     """An empty database on PostgreSQL."""
-    with World(migrated_postgres, Path("/nonexistent")).database.write() as tx:
-        for table in reversed(schema.metadata.sorted_tables):
-            tx.execute(sa.delete(table))
-    yield migrated_postgres
+    return emptied_postgres
 
 
 @pytest.fixture
@@ -150,7 +146,7 @@ def finish(world: World, claim: Claim) -> Any:
 
 
 def reap(world: World) -> dict[str, int]:
-    return lease_recovery.reap(world.database, cancel_grace=LEASE)
+    return lost_workers.reap(world.database, cancel_grace=LEASE)
 
 
 def test_two_routers_take_an_event_once(pair: tuple[World, World]) -> None:

@@ -1,4 +1,4 @@
-"""A commit that was carried out and reported as failed: tried again, nothing is lost, doubled or told wrong."""
+"""A commit that was carried out and reported as failed: tried again, nothing is lost, doubled or reported wrong."""
 
 import pytest
 from sqlalchemy import event as hooks
@@ -6,7 +6,7 @@ from sqlalchemy import event as hooks
 from functory.engine.database import schema
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.executions.retry_or_dead import AttemptResult
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from tests.support.fault_injection import Faults
 from tests.support.world import LEASE
 
@@ -72,7 +72,7 @@ def test_a_zombie_stays_one(world):
     world.function(limits={"max_attempts": 2})
     claim = world.claim(world.start())
     world.advance(LEASE + 1)
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["lost"] == 1
     for _ in range(2):
         with pytest.raises(Stale):
             world.worker.finish(claim, ended(result=7))
@@ -83,7 +83,7 @@ def test_what_the_reaper_cancelled_is_not_the_workers_cancel(world):
     claim = world.claim(world.start())
     world.executions.cancel(claim.id)
     world.advance(LEASE + 1)
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["cancelled"] == 1
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["cancelled"] == 1
     with pytest.raises(Stale):
         world.worker.finish(claim, ended("cancelled"))
 
@@ -160,11 +160,11 @@ def test_a_claim_is_given_back_once_the_database_is_there_again(world):
 
 
 def test_the_error_says_that_the_outcome_is_unknown_and_only_then(world):
-    for kind, told in (("committed", True), ("uncommitted", True), ("before", False), ("lost", False)):
+    for kind, uncertain in (("committed", True), ("uncommitted", True), ("before", False), ("lost", False)):
         with Faults(world.database) as faults, pytest.raises(Unavailable) as caught:
             faults.once(kind, "INSERT INTO event")
             world.events.emit("tick")
-        assert ("it is not known whether" in str(caught.value)) == told
+        assert ("it is not known whether" in str(caught.value)) == uncertain
 
 
 def test_a_commit_that_failed_leaves_no_open_transaction_in_the_pool(world):

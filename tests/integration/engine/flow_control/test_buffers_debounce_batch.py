@@ -127,7 +127,7 @@ def test_keep_all_gives_one_execution_all_events_in_their_order(world: World, fl
     assert all(row["joint"] for row in rows)
 
 
-def test_a_batch_runs_at_its_size_with_exactly_so_many_and_the_rest_waits_anew(
+def test_a_batch_runs_at_its_size_with_exactly_that_many_and_the_rest_waits_anew(
     world: World, flow: Any
 ) -> None:
     flow(batch={"max_size": 3, "timeout": "60s"})

@@ -8,7 +8,7 @@ import pytest
 
 from functory.cli.main import main
 from functory.engine.database import migrations, schema
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from functory.triggers.definition import define
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
@@ -123,7 +123,7 @@ def test_two_batches_of_a_throttle_share_its_moments(world: World) -> None:
 # Concurrency
 
 
-def test_of_a_key_so_many_run_at_a_time_and_the_others_wait_in_the_order_of_their_events(
+def test_of_a_key_only_the_limit_runs_at_a_time_and_the_others_wait_in_the_order_of_their_events(
     world: World,
 ) -> None:
     world.function()
@@ -154,7 +154,7 @@ def test_every_ending_frees_the_place(world: World, outcome: str) -> None:
     assert numbers(claim(world)) == [2]
 
 
-def test_what_waits_for_its_next_try_holds_no_place_and_stands_first_when_it_is_due(world: World) -> None:
+def test_what_waits_for_its_next_try_holds_no_slot_and_is_first_when_it_is_due(world: World) -> None:
     world.function("work", limits={"retries": 1, "retry_delay": 10})
     trigger(world, concurrency={"limit": 1})
     emit(world, 1, 2, 3)
@@ -179,7 +179,7 @@ def test_a_dead_holder_frees_its_own_place(world: World) -> None:
     settle(world)
     assert numbers(claim(world)) == [1]
     world.advance(LEASE + 1)
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["dead"] == 1
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["dead"] == 1
     turn(world)
     assert numbers(claim(world)) == [2]
 
@@ -191,7 +191,7 @@ def test_a_lost_attempt_keeps_its_place_because_it_runs_again_at_once(world: Wor
     settle(world)
     assert numbers(claim(world)) == [1]
     world.advance(LEASE + 1)
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["lost"] == 1
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["lost"] == 1
     turn(world)
     (again,) = claim(world)
     assert number(again.row) == 1
@@ -352,7 +352,7 @@ def test_what_is_not_started_in_time_expires_and_leaves_the_line(world: World) -
     world.finish(first)
     turn(world)
     assert claim(world) == [], "too late, although it is not marked expired yet"
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 1
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["expired"] == 1
     assert states(world) == {1: "succeeded", 2: "expired"}
     assert world.rows(schema.slot) == []
 
@@ -365,7 +365,7 @@ def test_what_has_been_started_in_time_may_be_tried_again_later(world: World) ->
     (first,) = claim(world)
     world.finish(first, "failed")
     world.advance(120)
-    assert lease_recovery.reap(world.database, cancel_grace=LEASE)["expired"] == 0
+    assert lost_workers.reap(world.database, cancel_grace=LEASE)["expired"] == 0
     assert numbers(claim(world)) == [1]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.engine.functions.granted_claims import SERVED
+from tests.support.granted_claims import SERVED
 
 
 @pytest.fixture

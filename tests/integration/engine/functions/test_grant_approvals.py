@@ -8,12 +8,19 @@ import sqlalchemy as sa
 
 from functory.engine.access import grants
 from functory.engine.access.grants import NOTHING, Grants
-from functory.engine.database import audit, schema
+from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound, Refused
 from functory.engine.executions.attempts import Attempts
 from functory.engine.functions.limits import Limits
 from functory.engine.serialization import json_codec
-from tests.integration.engine.functions.granted_claims import ALL, EVERYTHING, SERVED, claimed, deeds, told
+from tests.support.granted_claims import (
+    ALL,
+    EVERYTHING,
+    SERVED,
+    claimed,
+    deeds,
+    event_data,
+)
 
 pytest_plugins = ["tests.support.world"]
 
@@ -177,8 +184,8 @@ def test_an_approval_has_an_event_and_an_audit_entry_with_operator_grant_reason_
     sha256 = served.function("work")["sha256"]
     served.grant_approvals.allow("work", None, "read", "/data/in/", reason=" the daily files ", author="ada")
     what = {"version": 1, "sha256": sha256, "kind": "read", "value": "/data/in", "reason": "the daily files"}
-    assert told(served, "function.granted") == [{"function": "work", "author": "ada"} | what]
-    (line,) = audit.recent(served.database)
+    assert event_data(served, "function.granted") == [{"function": "work", "author": "ada"} | what]
+    (line,) = served.rows(schema.audit)
     assert (line["author"], line["action"], line["subject"], line["data"]) == (
         "ada",
         "grant.allow",
@@ -188,7 +195,7 @@ def test_an_approval_has_an_event_and_an_audit_entry_with_operator_grant_reason_
     (event,) = [row for row in served.rows(schema.event) if row["type"] == "function.granted"]
     assert (event["subject"], event["source"]) == ("work", "/functory/functions/work")
     served.grant_approvals.revoke("work", 1, "read", "/data/in", reason="no more", author="bob")
-    assert told(served, "function.revoked") == [
+    assert event_data(served, "function.revoked") == [
         {"function": "work", "author": "bob"} | what | {"reason": "no more"}
     ]
 
@@ -311,7 +318,7 @@ def test_two_that_allow_the_same_together_do_it_once(make_world):
         thread.join()
     assert failures == []
     assert sorted(done) == [False] * 15 + [True] * 5
-    assert len(deeds(worlds[0])) == len(told(worlds[0], "function.granted")) == 5
+    assert len(deeds(worlds[0])) == len(event_data(worlds[0], "function.granted")) == 5
     assert claimed(worlds[1]).grants.secrets == tuple(f"KEY{n}" for n in range(5))
 
 

@@ -7,7 +7,7 @@ from functory.engine.database import counters, schema
 from functory.engine.errors import FunctoryError, NotFound, Refused
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.workers.execution.denied_requests import MAX_LINES
-from tests.integration.engine.functions.granted_claims import claimed, host_of, inside
+from tests.support.granted_claims import claimed, host_of, inside
 
 pytest_plugins = ["tests.support.world"]
 
@@ -69,9 +69,9 @@ def test_a_refusal_does_not_tell_the_secret_that_was_asked_for_as_a_name(world):
             host.secret("x" * n + value)
     with pytest.raises(Refused):
         host.functions("save", {"source": "def x(): ...\n", "hosts": [f"{value}.com"]})
-    told = repr(host.denied_requests.append_to_log(AttemptResult("failed")).logs)
-    assert "***" in told
-    assert "hunter2" not in told
+    logged = repr(host.denied_requests.append_to_log(AttemptResult("failed")).logs)
+    assert "***" in logged
+    assert "hunter2" not in logged
 
 
 def test_the_log_of_a_run_says_what_its_functions_wait_for(served):

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.client import Functory
-from functory.engine.database import audit, schema
+from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.events.causation import Cause
 from functory.engine.flow_control import circuit_breaker
@@ -66,7 +66,7 @@ def test_the_breaker_opens_after_repeated_trips_and_closes_by_cooling_down(world
     assert reasons.count("breaker_open") == 2
     paused = world.events.list(type_="trigger.paused")
     assert len(paused) == 1 and paused[0]["state"] == "routed", (
-        "told once, by an event that can start nothing"
+        "reported once, by an event that can start nothing"
     )
     world.advance(61)
     emit(world, 1)
@@ -151,7 +151,7 @@ def test_a_suppressed_match_is_replayed_once_by_an_operator(world: World) -> Non
         world.replay_suppressed("t", second)
     with pytest.raises(NotFound):
         world.replay_suppressed("other", second)
-    assert [(line["author"], line["action"]) for line in audit.recent(world.database)][:1] == [
+    assert [(line["author"], line["action"]) for line in world.rows(schema.audit)][-1:] == [
         ("ada", "firing.replay")
     ]
 
@@ -300,7 +300,7 @@ def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functo
     )
     engine.emit("ping")
     engine.settle(30)
-    reasons = {row["reason"] for row in engine.lineage.suppressed()}
+    reasons = {row["reason"] for row in engine.suppressions.list()}
     assert reasons == {"cycle"}
     assert len(engine.executions.list(function="pong")) <= 2
     since = engine.database.clock.now() - timedelta(hours=1)

@@ -31,7 +31,7 @@ def look(world: World, key: str | None = None) -> TriggerInspection:
     return inspection.inspect(world.database, "reorder", key=key)
 
 
-def told(found: TriggerInspection) -> str:
+def shown(found: TriggerInspection) -> str:
     lines = []
     for section in trigger_backlog.sections(found):
         lines += [section.title, section.summary, *(" ".join(row) for row in section.rows[:1])]
@@ -76,7 +76,7 @@ def test_a_concurrency_group_names_its_holders_and_its_queue(world: World) -> No
     assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
     said = trigger_backlog.advice(found, workers=1, embedded=True)
     assert first.row["id"] in said
-    assert f"slot {first.row['id']} running worker" in told(found)
+    assert f"slot {first.row['id']} running worker" in shown(found)
 
 
 def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
@@ -84,7 +84,7 @@ def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
     emitted(world, "ada", "ada", "ada")
     found = look(world)
     assert found.states == {"ready": 1, "delayed": 2}
-    assert "ada in 30 s" in told(found)
+    assert "ada in 30 s" in shown(found)
     assert "the next start is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(31)
     assert look(world).throttle.count == 0
@@ -96,7 +96,7 @@ def test_a_rate_limit_tells_what_it_has_dropped_and_until_when(world: World) -> 
     found = look(world)
     assert (found.rate_limit.count, found.dropped) == (2, 2)
     assert found.suppressed == {"rate_limited": 2}
-    assert "ada 2 in 60 s" in told(found)
+    assert "ada 2 in 60 s" in shown(found)
     assert (look(world, key="bob").dropped, look(world, key="bob").rate_limit.count) == (0, 1)
 
 
@@ -107,7 +107,7 @@ def test_idempotency_tells_its_keys_the_newest_first(world: World) -> None:
     emitted(world, "bob")
     found = look(world)
     assert [row["key"] for row in found.idempotency_keys.rows] == ["bob", "ada"]
-    assert f"ada {first} in 59 min" in told(found)
+    assert f"ada {first} in 59 min" in shown(found)
     world.advance(3600)
     assert look(world).idempotency_keys.count == 0
 
@@ -134,7 +134,7 @@ def test_a_shared_concurrency_group_tells_of_the_other_triggers_in_it(world: Wor
     [group] = look(world).concurrency_groups.rows
     assert [one["trigger"] for one in group["holders"]] == ["other"]
     assert [one["trigger"] for one in group["queue"]] == ["reorder"]
-    assert " other queued" in told(look(world))
+    assert " other queued" in shown(look(world))
 
 
 def test_many_keys_are_counted_and_the_first_are_listed(world: World) -> None:
@@ -150,7 +150,7 @@ def test_many_keys_are_counted_and_the_first_are_listed(world: World) -> None:
         inspection.MAX_ROWS,
         5,
     )
-    assert "and 5 more" in told(found)
+    assert "and 5 more" in shown(found)
 
 
 def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: World) -> None:
@@ -166,12 +166,12 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     emitted(world, "ada", "ada", "bob")
     found = look(world)
     assert (found.matches, found.buffers.count) == (3, 2)
-    assert "ada 2 " in told(found)
-    assert "in 10 s 10s without an event" in told(found)
+    assert "ada 2 " in shown(found)
+    assert "in 10 s 10s without an event" in shown(found)
     assert "the next decision is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
     world.advance(9)
     emitted(world, "ada")
-    assert "in 6 s 15s at most" in told(look(world, key="ada"))
+    assert "in 6 s 15s at most" in shown(look(world, key="ada"))
     assert look(world, key="bob").matches == 1
     world.advance(30)
     late = look(world)
@@ -185,7 +185,7 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
 def test_a_batch_tells_how_full_it_is(world: World) -> None:
     saved(world, {"batch": {"max_size": 3, "timeout": "60s"}})
     emitted(world, "ada", "bob")
-    said = told(look(world))
+    said = shown(look(world))
     assert "in 60 s 2 of 3 events" in said
     assert "(no key) 2 " in said
 
@@ -203,7 +203,7 @@ def test_a_composite_tells_what_is_there_and_what_is_missing(world: World) -> No
         pass
     found = look(world, key="17")
     assert (found.matches, found.buffers.count) == (3, 1)
-    said = told(found)
+    said = shown(found)
     assert "✓ paid 2" in said
     assert "· packed missing" in said
     assert "✓ signed 1" in said
@@ -219,4 +219,4 @@ def test_a_silence_tells_since_when_nothing_has_come(world: World) -> None:
     world.advance(1)
     while world.turn.run_once():
         pass
-    assert "last event " in told(look(world))
+    assert "last event " in shown(look(world))

@@ -37,11 +37,11 @@ def seconds(world: World) -> float:
     return (world.clock.now() - ZERO).total_seconds()
 
 
-def write(world: World, told: list[tuple[float, str, str]], key: str = "k") -> None:
+def write(world: World, emitted: list[tuple[float, str, str]], key: str = "k") -> None:
     """Write events of these times (seconds), types and names (``n`` in their data)."""
     with world.database.write() as tx:
         rows = []
-        for at, type_, name in told:
+        for at, type_, name in emitted:
             data, time = {"n": name, "key": key}, ZERO + timedelta(seconds=at)
             rows.append(event_store.record(tx, type_, None, data, source="/test", time=time))
         event_store.append(tx, rows)
@@ -168,7 +168,7 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str], dict[str, str]]] = {
 def cases(world: World, allowance: float) -> list[tuple[float, str, str]]:
     """A trigger of its own for each case, of its own event types. Returns all events: time, type, name."""
     world.function(parameters="events")
-    told: list[tuple[float, str, str]] = []
+    emitted: list[tuple[float, str, str]] = []
     for number, (rule, times, _, _) in enumerate(CASES.values()):
 
         def named(part: Any, number: int = number) -> Any:
@@ -183,8 +183,8 @@ def cases(world: World, allowance: float) -> list[tuple[float, str, str]]:
 
         given = {**named(rule), "within": "10s", "allowance": allowance}
         world.triggers.save(f"t{number}", definition.define(function="work", composite=given))
-        told += [(float(one[1:]), f"{one[0]}{number}", one) for one in times.split()]
-    return told
+        emitted += [(float(one[1:]), f"{one[0]}{number}", one) for one in times.split()]
+    return emitted
 
 
 def outcomes(world: World) -> dict[str, tuple[list[str], dict[str, str]]]:
@@ -204,19 +204,19 @@ WANTED = {case: (expected, left) for case, (_, _, expected, left) in CASES.items
 
 
 def test_what_each_composite_fires_and_what_becomes_of_the_others(world: World) -> None:
-    told = sorted(cases(world, 0.5))
-    for at in sorted({at for at, _, _ in told}):
+    emitted = sorted(cases(world, 0.5))
+    for at in sorted({at for at, _, _ in emitted}):
         go(world, at)
-        write(world, [one for one in told if one[0] == at])
+        write(world, [one for one in emitted if one[0] == at])
     go(world, 100)
     assert outcomes(world) == WANTED
     assert not world.rows(schema.buffered_match) and not world.rows(schema.match_buffer)
 
 
 def test_events_out_of_order_are_put_in_order(world: World) -> None:
-    told = cases(world, 30)
+    emitted = cases(world, 30)
     go(world, 20)
-    write(world, sorted(told, reverse=True))
+    write(world, sorted(emitted, reverse=True))
     go(world, 200)
     found = outcomes(world)
     assert {case: (sorted(fired), left) for case, (fired, left) in found.items()} == {
@@ -295,7 +295,7 @@ def test_a_part_may_have_a_condition(world: World, composite: Any) -> None:
     assert fired(world) == ["a2 a3"] and others(world) == {}, "what matches no part leaves no trace"
 
 
-def test_a_condition_that_cannot_be_answered_is_told(world: World, composite: Any) -> None:
+def test_a_condition_that_cannot_be_answered_is_reported(world: World, composite: Any) -> None:
     composite(all=[{**A, "when": "data.missing > 1"}, B])
     tell(world, "a0")
     assert world.route() == [("t", "condition_error")]
@@ -342,7 +342,7 @@ def test_beats_keep_a_silence_away(world: World, composite: Any) -> None:
     assert fired(world) == []
 
 
-def test_a_silence_is_told_for_each_key_that_has_come(world: World, composite: Any) -> None:
+def test_a_silence_is_reported_for_each_key_that_has_come(world: World, composite: Any) -> None:
     composite(absence={"of": A}, key="data.key", allowance=0)
     go(world, 20)
     assert fired(world) == [], "no key is known yet"
@@ -438,7 +438,7 @@ def test_a_process_that_begins_in_mid_window_goes_on(make_world: Callable[..., W
     assert fired(two) == ["a0 b5"]
 
 
-def test_the_events_of_an_execution_are_told_by_the_command_line_in_sentences(
+def test_the_command_line_describes_the_events_of_an_execution_in_sentences(
     world: World, composite: Any
 ) -> None:
     composite(all=[A, B], allowance=0)

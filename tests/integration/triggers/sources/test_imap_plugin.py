@@ -60,7 +60,7 @@ def problem(world: World) -> str:
     return world.sources.store.get("imap", "ada")["problem"] or ""
 
 
-def test_it_has_under_fifty_lines_and_stands_in_the_how_to() -> None:
+def test_it_has_under_fifty_lines_and_is_in_the_how_to() -> None:
     text = (FOLDER / "imap_inbox.py").read_text()
     assert len([line for line in text.splitlines() if line.strip()]) < 50
     page = (ROOT / "docs" / "how-to" / "write-a-source.md").read_text()
@@ -125,7 +125,7 @@ def test_a_mailbox_that_is_numbered_anew_is_read_anew(
         kept.until(lambda: subjects(world) == ["old", "new"], "the letter of the new numbering")
 
 
-def test_a_wrong_password_is_told_and_not_shown(
+def test_a_wrong_password_is_reported_and_not_shown(
     world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     save(world, imap)
@@ -139,7 +139,7 @@ def test_a_wrong_password_is_told_and_not_shown(
         kept.until(lambda: subjects(world) == ["first"], "the letter")
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(
+def test_a_certificate_of_an_unknown_authority_is_refused(
     world: World, imap: Imap, installed: dict[str, SourcePlugin]
 ) -> None:
     save(world, imap, ca_file=None)

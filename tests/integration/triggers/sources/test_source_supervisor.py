@@ -189,7 +189,7 @@ def test_what_is_changed_paused_or_deleted_ends_and_writes_nothing_more(world: W
         assert world.types("probe") == []
 
 
-def test_a_source_that_fails_is_told_of_and_started_again(world: World) -> None:
+def test_a_source_that_fails_is_reported_and_started_again(world: World) -> None:
     save(world)
     failures = iter([ValueError("no such mailbox"), SystemExit(3), None])
 
@@ -237,7 +237,7 @@ def test_what_a_source_tells_stays_until_it_takes_it_back(world: World) -> None:
         assert problem(world) is None
 
 
-def test_a_source_that_just_returns_is_told_of(world: World) -> None:
+def test_a_source_that_just_returns_is_reported(world: World) -> None:
     class Short(Probe):
         def run(self, context: SourceContext) -> None:
             self.desks.append(context)
@@ -288,7 +288,7 @@ def test_no_secret_gets_into_a_problem(world: World) -> None:
     assert found == "ValueError: cannot connect to *** as ada with *** (***)"
 
 
-def test_a_secret_that_is_not_there_is_told_with_what_to_do(world: World) -> None:
+def test_a_missing_secret_is_reported_with_what_to_do(world: World) -> None:
     save(world)
     with keeping(world, {"probe": Probe(lambda context: context.secret("PLACE"))}) as a:
         found = a.until(lambda: problem(world), "the problem")

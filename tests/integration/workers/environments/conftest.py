@@ -18,7 +18,7 @@ from tests.support.wheels import Index
 
 if TYPE_CHECKING:
     from tests.support.world import World
-from tests.integration.workers.environments.site import Site
+from tests.support.environment_site import Site
 
 
 @pytest.fixture

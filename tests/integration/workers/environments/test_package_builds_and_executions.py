@@ -23,7 +23,7 @@ from tests.support.wheels import Index
 if TYPE_CHECKING:
     from functory.client import Functory
     from tests.support.world import World
-from tests.integration.workers.environments.site import BOTH, NOW, SOURCE, Site, wait_for_the_end_of
+from tests.support.environment_site import BOTH, NOW, SOURCE, Site, wait_for_the_end_of
 
 pytest_plugins = ["tests.support.world"]
 
@@ -160,9 +160,9 @@ def test_the_command_line_says_what_is_missing_and_fails(
         captured = capsys.readouterr()
         return captured.out + captured.err
 
-    told = said("function", "add", "work.py", "--requirement", "late", status=1)
-    assert "saved work v1 (none is active)" in told and "late was not found" in told
-    assert "functory environment build work@1" in told
+    output = said("function", "add", "work.py", "--requirement", "late", status=1)
+    assert "saved work v1 (none is active)" in output and "late was not found" in output
+    assert "functory environment build work@1" in output
     assert "late was not found" in said("function", "show", "work")
     assert "late was not found" in said("environment", "build", "work@1", status=1)
     assert "late was not found" in said("function", "activate", "work", "1", status=5)

@@ -17,7 +17,7 @@ from tests.support.wheels import Index
 
 if TYPE_CHECKING:
     from tests.support.world import World
-from tests.integration.workers.environments.site import BOTH, SOURCE, Site
+from tests.support.environment_site import BOTH, SOURCE, Site
 
 pytest_plugins = ["tests.support.world"]
 
@@ -98,8 +98,8 @@ def test_saving_again_keeps_the_packages_until_somebody_renews(
     back = site.functions.rollback("work")
     assert site.run("import ham; print(ham.VERSION)", back["environment"]) == "2.0"
     with site.world.database.read() as tx:
-        told = tx.rows(sa.select(schema.event.c.data).where(schema.event.c.type == "function.updated"))
-    assert ["environment"] in [row["data"]["changed"] for row in told]
+        events = tx.rows(sa.select(schema.event.c.data).where(schema.event.c.type == "function.updated"))
+    assert ["environment"] in [row["data"]["changed"] for row in events]
 
 
 def test_a_renewal_that_fails_changes_nothing(site: Site, index: Index) -> None:
@@ -199,8 +199,8 @@ def test_what_cannot_be_had_is_saved_with_the_reason_and_not_activated(
     assert (row["number"], row["active"], row["environment"], row["created"]) == (2, 1, None, True)
     assert reason in row["environment_error"]
     with site.world.database.read() as tx:
-        told = tx.rows(sa.select(schema.event).where(schema.event.c.type == "function.updated"))[-1]["data"]
-    assert (told["active"], told["environment_error"]) == (False, row["environment_error"])
+        events = tx.rows(sa.select(schema.event).where(schema.event.c.type == "function.updated"))[-1]["data"]
+    assert (events["active"], events["environment_error"]) == (False, row["environment_error"])
     with pytest.raises(Conflict) as refused:
         site.functions.activate("work", 2)
     assert reason in refused.value.why and refused.value.try_ == "functory environment build work@2"

@@ -20,7 +20,7 @@ from tests.support.wheels import Index
 
 if TYPE_CHECKING:
     from tests.support.world import World
-from tests.integration.workers.environments.site import Site, instead_of_uv, wait_for_the_end_of
+from tests.support.environment_site import Site, instead_of_uv, wait_for_the_end_of
 
 pytest_plugins = ["tests.support.world"]
 
@@ -229,7 +229,7 @@ def test_a_wheel_brings_no_links_and_no_rights(site: Site, index: Index) -> None
 # Credentials.
 
 
-def test_credentials_of_the_index_are_told_to_nobody_but_uv(
+def test_only_uv_gets_the_credentials_of_the_index(
     world: World, tmp_path: Path, runs: Callable[[], list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     word = "s3cr3t-w0rd"
@@ -247,13 +247,13 @@ def test_credentials_of_the_index_are_told_to_nobody_but_uv(
     assert "nothing-like-it" in bad["environment_error"]
     assert wrong["environment_error"] and gone["environment_error"]
     assert any(word in run["environment"]["UV_DEFAULT_INDEX"] for run in runs())
-    told = [json.dumps(run["arguments"]) for run in runs()]
+    written_texts = [json.dumps(run["arguments"]) for run in runs()]
     with world.database.read() as tx:
-        told += [repr(tx.rows(sa.select(table))) for table in schema.metadata.sorted_tables]
-    told += [caplog.text, repr(site.settings), repr(site.environments.__dict__)]
+        written_texts += [repr(tx.rows(sa.select(table))) for table in schema.metadata.sorted_tables]
+    written_texts += [caplog.text, repr(site.settings), repr(site.environments.__dict__)]
     written = [file for file in (tmp_path / "machine").rglob("*") if file.is_file()]
-    told += [file.read_bytes().decode(errors="replace") for file in written if file.name != "runs"]
-    assert not [text for text in told if word in text or "wr0ng-w0rd" in text]
+    written_texts += [file.read_bytes().decode(errors="replace") for file in written if file.name != "runs"]
+    assert not [text for text in written_texts if word in text or "wr0ng-w0rd" in text]
 
 
 @pytest.mark.parametrize(

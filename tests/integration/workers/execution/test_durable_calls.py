@@ -10,7 +10,7 @@ from functory.client import Functory
 from functory.engine.database.schema import budget, execution
 from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
 from functory.engine.executions.claims import Claim
-from functory.engine.maintenance import lease_recovery
+from functory.engine.maintenance import lost_workers
 from functory.workers.execution.host_functions import EngineHost, Services
 from tests.support.world import World, lines
 
@@ -58,7 +58,7 @@ def first(world: World, work: Callable[[Claim], Any]) -> Caller:
 def again(world: World, caller: Caller, work: Callable[[Claim], Any]) -> Caller:
     """The next attempt, after the worker of this one was lost."""
     world.advance(world.lease + 1)
-    lease_recovery.reap(world.database, cancel_grace=1000)
+    lost_workers.reap(world.database, cancel_grace=1000)
     return Caller(world, world.claim(caller.claim.row), work)
 
 

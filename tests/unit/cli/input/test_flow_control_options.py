@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], s
 
 
 @pytest.mark.parametrize(
-    ("control", "told"),
+    ("control", "described"),
     [
         ({"debounce": {"period": "10s", "timeout": "5m", "key": KEY}}, "at most 5m, for each data.customer"),
         ({"debounce": {"period": "10s", "keep": "all"}}, "all events together, after 10s of quiet"),
@@ -99,8 +99,8 @@ def test_what_cannot_be_read_is_refused_with_the_form(options: dict[str, Any], s
         ({"expires": "10m"}, "10m"),
     ],
 )
-def test_each_control_is_told_in_words(control: dict[str, Any], told: str) -> None:
-    assert told in " ".join(text for _, text in trigger_definition.describe(control))
+def test_each_control_is_described_in_words(control: dict[str, Any], described: str) -> None:
+    assert described in " ".join(text for _, text in trigger_definition.describe(control))
 
 
 def test_two_concurrency_limits_are_two_lines() -> None:
@@ -127,7 +127,7 @@ def test_two_concurrency_limits_are_two_lines() -> None:
         ),
     ],
 )
-def test_a_composite_is_told_with_its_parts(composite: dict[str, Any], words: list[str]) -> None:
+def test_a_composite_is_described_with_its_parts(composite: dict[str, Any], words: list[str]) -> None:
     said = "\n".join(
         f"{name}  {text}"
         for name, text in trigger_definition.describe_composite(composite | {"within": "10m"})

@@ -161,7 +161,7 @@ def test_a_triggered_execution_names_trigger_version_event_and_way() -> None:
         (execution("f", cause="replay", replay_of="old"), "a replay of the execution old"),
     ],
 )
-def test_other_origins_are_told(row: dict[str, Any], words: str) -> None:
+def test_other_origins_are_named(row: dict[str, Any], words: str) -> None:
     assert words in execution_explanation.explain(asked(row))[0]
 
 

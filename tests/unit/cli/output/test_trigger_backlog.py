@@ -85,7 +85,7 @@ def concurrency_group(key: str = "ada", capacity: int = 1, **fields: Any) -> dic
     } | fields
 
 
-def told(one: TriggerInspection) -> str:
+def shown(one: TriggerInspection) -> str:
     """All sections as text, a space between two cells."""
     lines = []
     for section in trigger_backlog.sections(one):
@@ -197,7 +197,7 @@ DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}
     ],
 )
 def test_each_control_tells_what_waits_in_it_and_until_when(one: TriggerInspection, words: list[str]) -> None:
-    said = told(one)
+    said = shown(one)
     for word in words:
         assert word in said
 
@@ -244,14 +244,14 @@ def test_an_absence_tells_what_it_has_heard_last() -> None:
         composite={"absence": {"of": of}, "within": "1h"},
         buffers=Page([a_buffer(matches=0, parts={}, first_time=None, memory={"id": "v7"}, due_at=None)], 1),
     )
-    assert "last event v7, absence reported" in told(silence)
+    assert "last event v7, absence reported" in shown(silence)
     silent = made(
         composite={"absence": {"of": of}, "within": "1h"},
         buffers=Page([a_buffer(matches=0, parts={}, first_time=None)], 1),
     )
-    assert "no event since it was saved" in told(silent)
+    assert "no event since it was saved" in shown(silent)
     unanswered = made(
         composite={"absence": {"of": of, "after": after}, "within": "1h"},
         buffers=Page([a_buffer(parts={1: 2})], 1),
     )
-    assert "2 events not answered yet" in told(unanswered)
+    assert "2 events not answered yet" in shown(unanswered)

@@ -8,7 +8,7 @@ from functory.engine.access import grants, path_grants
 from functory.engine.access.grants import KINDS, NOTHING, Grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.errors import Invalid, Refused
-from functory.engine.functions.source import declaration
+from functory.engine.functions import declaration
 from functory.engine.settings import Settings
 
 EVERYTHING = Grants(
@@ -114,8 +114,8 @@ def test_what_is_declared_is_in_effect_pending_or_widened() -> None:
     waiting = grants.pending(declared, grants.SERVER_AUTHOR_GRANTS, Grants(subprocess=True))
     assert waiting == Grants(read=("/data/in",), write=("/data/out",))
     assert grants.pending(declared, KINDS) == NOTHING
-    told = grants.warnings("load", 3, waiting)
-    assert told[0].endswith('functory grant allow load@3 read /data/in --reason "…"')
+    warned = grants.warnings("load", 3, waiting)
+    assert warned[0].endswith('functory grant allow load@3 read /data/in --reason "…"')
 
 
 def test_a_declaration_is_read_into_one_form() -> None:

@@ -419,7 +419,7 @@ class TestOperands:
         verdict = compile_criteria(one("equals", operand)).evaluate({"data": payload}, NOW)
         assert (verdict.matched, verdict.kind) == (False, "error")
 
-    def test_names_that_are_not_in_the_event_are_told(self):
+    def test_names_that_are_not_in_the_event_are_reported(self):
         assert compile_criteria(one("eq", "{{ st2kv.system.x }}")).required_names == {"st2kv"}
         assert (
             compile_criteria(

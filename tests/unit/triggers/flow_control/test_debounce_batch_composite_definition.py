@@ -25,7 +25,7 @@ def saved(**fields: Any) -> Any:
     ("flow", "why"),
     [
         ({"debounce": {}}, "period"),
-        ({"debounce": "10s"}, "it is an object"),
+        ({"debounce": "10s"}, "it must be an object"),
         ({"debounce": {"period": "0.5s"}}, "from 1s to 7d"),
         ({"debounce": {"period": "8d"}}, "from 1s to 7d"),
         ({"debounce": {"period": True}}, "period of debounce"),

@@ -152,7 +152,7 @@ def test_names_with_dots_and_nesting_are_the_same_path():
     assert compile_pattern({"a": {"": ["x"]}}).matches({"a": {"": "x"}})
 
 
-def test_or_takes_one_of_its_alternatives_together_with_what_stands_outside():
+def test_or_takes_one_of_its_alternatives_together_with_what_is_outside():
     pattern = compile_pattern({"t": ["x"], "d": {"$or": [{"a": [1]}, {"b": [{"numeric": [">", 5]}]}]}})
     assert pattern.matches({"t": "x", "d": {"a": 1}})
     assert pattern.matches({"t": "x", "d": {"b": 6}})

@@ -214,13 +214,6 @@ def allowed(profile: Profile, *, knows_pid: bool) -> dict[str, Rule | None]:
     return found
 
 
-CONDITIONAL = _names(
-    "clone fcntl ioctl prctl prlimit64 setrlimit personality setpriority sched_setaffinity mknod mknodat socketpair"
-    " setsockopt getsockopt sendto sendmsg sendmmsg unshare setns seccomp pidfd_send_signal"
-)
-"""Decided by arguments, or by more of the profile than one field."""
-
-
 def _conditional(profile: Profile) -> dict[str, Rule | None]:
     zygote = profile.name == "zygote"
     itself = Test(0, (0,))

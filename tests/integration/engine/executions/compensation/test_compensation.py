@@ -10,8 +10,8 @@ from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import store as event_store
 from functory.engine.executions.compensation import compensable_steps, saga
 from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.maintenance import compensator, lease_recovery
-from tests.integration.engine.executions.compensation.sagas import begun, plan, step, undone
+from functory.engine.maintenance import compensator, lost_workers
+from tests.support.sagas import begun, plan, step, undone
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -87,7 +87,7 @@ def test_a_lost_worker_s_last_attempt_is_undone_by_the_reaper(shop: World) -> No
     parent = begun(shop)
     step(shop, parent, "reserve")
     shop.advance(shop.lease + 1)
-    lease_recovery.reap(shop.database, cancel_grace=60)
+    lost_workers.reap(shop.database, cancel_grace=60)
     assert shop.executions.get(parent.id)["state"] == "dead"
     assert [row["function"] for row in undone(shop)] == ["undo_reserve"]
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from functory.engine.database.schema import compensation, execution
 from functory.engine.errors import Conflict, NotFound, Unavailable
 from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance import compensator, lost_workers
 from functory.engine.maintenance.invariants import verify
-from tests.integration.engine.executions.compensation.sagas import begun, plan, step, undone
 from tests.support.fault_injection import Faults, Rates
+from tests.support.sagas import begun, plan, step, undone
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -29,8 +29,8 @@ def test_a_compensation_that_fails_stops_the_saga_until_an_operator_decides(shop
     assert shop.types("saga.") == ["saga.started", "saga.stuck"]
     assert shop.lineage.open_work()["open compensations"] == 0
     with shop.database.read() as tx:
-        told = tx.scalar(sa.text("SELECT data FROM event WHERE type = 'saga.stuck'"))
-    assert "undo_charge" in told and "ValueError: no" in told
+        problem = tx.scalar(sa.text("SELECT data FROM event WHERE type = 'saga.stuck'"))
+    assert "undo_charge" in problem and "ValueError: no" in problem
     operator = Compensations(shop.database)
     again = operator.retry(parent.id, author="ada")
     assert again["state"] == "running"
@@ -111,7 +111,7 @@ def test_a_pinned_compensation_stays_and_a_floating_one_is_the_active_one(shop: 
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "problem"),
     [
         (lambda w: w.functions.disable("undo_reserve"), "is disabled"),
         (lambda w: w.functions.delete("undo_reserve", force=True), "does not exist"),
@@ -125,7 +125,7 @@ def test_a_pinned_compensation_stays_and_a_floating_one_is_the_active_one(shop: 
         ),
     ],
 )
-def test_what_cannot_be_started_stops_the_saga_with_the_reason(shop: World, spoil: Any, told: str) -> None:
+def test_what_cannot_be_started_stops_the_saga_with_the_reason(shop: World, spoil: Any, problem: str) -> None:
     parent = begun(shop)
     step(shop, parent, "reserve", "text")
     shop.finish(parent, "failed")
@@ -133,7 +133,7 @@ def test_what_cannot_be_started_stops_the_saga_with_the_reason(shop: World, spoi
     assert undone(shop) == []
     (row,) = Compensations(shop.database).plan(parent.id)
     assert row["state"] == "failed"
-    assert told in row["problem"]
+    assert problem in row["problem"]
 
 
 def test_no_guard_keeps_from_compensation(make_world: Any) -> None:
@@ -147,7 +147,7 @@ def test_no_guard_keeps_from_compensation(make_world: Any) -> None:
     world.finish(parent, "failed")
     compensator.advance(world.database, world.settings)
     world.advance(100)
-    lease_recovery.reap(world.database, cancel_grace=60)
+    lost_workers.reap(world.database, cancel_grace=60)
     assert [row["function"] for row in undone(world)] == ["undo"]
 
 
@@ -221,7 +221,7 @@ def test_a_database_that_fails_now_and_then_doubles_and_loses_nothing(shop: Worl
         for running in shop.rows(execution, execution.c.cancel_requested_at.is_not(None)):
             if running["state"] == "running":
                 shop.advance(61)
-                lease_recovery.reap(shop.database, cancel_grace=60)
+                lost_workers.reap(shop.database, cancel_grace=60)
         shop.work()
         if not shop.lineage.open_work()["open compensations"]:
             break

@@ -1,7 +1,7 @@
 """Steps that triggers started, and steps that are still open when their execution has failed."""
 
 from functory.engine.maintenance import compensator
-from tests.integration.engine.executions.compensation.sagas import begun, plan, step, undone
+from tests.support.sagas import begun, plan, step, undone
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]

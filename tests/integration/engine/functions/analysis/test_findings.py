@@ -1,4 +1,4 @@
-"""Findings with a version: made when it is saved, told as numbers, shown, read from inside, refused by a policy."""
+"""Findings with a version: made when it is saved, counted, shown, read from inside, refused by a policy."""
 
 import json
 from pathlib import Path

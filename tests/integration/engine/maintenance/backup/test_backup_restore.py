@@ -24,7 +24,7 @@ from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance.backup import archive, create, pg_dump
 from functory.engine.maintenance.backup import restore as backup_restore
 from functory.engine.maintenance.backup.restore import restore
-from tests.support.world import World
+from tests.support.world import World, on_postgresql
 
 pytest_plugins = ["tests.support.world"]
 
@@ -160,10 +160,10 @@ def test_a_file_that_was_changed_or_cut_is_refused_before_anything_is_touched(
     lived_in(world)
     manifest = save(world, tmp_path / "b")
     whole = (tmp_path / "b").read_bytes()
-    payload, told = archive.BLOCK + manifest.bytes // 2, whole.index(b'"rows"') + 60
+    payload, rows_at = archive.BLOCK + manifest.bytes // 2, whole.index(b'"rows"') + 60
     changed = {
         "a byte of the payload": whole[:payload] + bytes([whole[payload] ^ 1]) + whole[payload + 1 :],
-        "a byte of the manifest": whole[:told] + bytes([whole[told] ^ 1]) + whole[told + 1 :],
+        "a byte of the manifest": whole[:rows_at] + bytes([whole[rows_at] ^ 1]) + whole[rows_at + 1 :],
         "cut": whole[:-3000],
         "empty": b"",
         "no archive": b"SQLite format 3\x00" * 100,
@@ -349,12 +349,10 @@ def test_tar_opens_it(world: World, tmp_path: Path):
         assert opened.getnames()[1] == "manifest.json"
 
 
-@pytest.mark.postgres
+@on_postgresql
 def test_the_password_is_in_no_argument_and_an_old_pg_dump_is_named(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    if world.dialect == "sqlite":
-        return
     database = Database(world.url.replace("functory@", "functory:hush-hush@"), clock=world.clock)
     seen: list[tuple[list[str], dict[str, str]]] = []
     real = pg_dump._command

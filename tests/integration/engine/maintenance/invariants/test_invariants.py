@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from functory.engine.database import migrations, schema
+from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
-from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid, Refused
 from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
@@ -24,15 +23,15 @@ from functory.engine.maintenance.invariants import CODES, InvariantResult, verif
 from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.maintenance.verifier import Verifier
 from functory.triggers.analysis.routing_audit import audit_routing
-from tests.integration.engine.maintenance.invariants.ordinary_history import (
+from tests.support.invariant_violations import BREAKS, Break, change, first, remove
+from tests.support.ordinary_history import (
     NOTHING,
     broken,
     drained,
     ordinary,
     settle,
 )
-from tests.integration.engine.maintenance.invariants.violations import BREAKS, Break, change, first, remove
-from tests.support.world import World
+from tests.support.world import World, migrated_template
 
 pytest_plugins = ["tests.support.world"]
 
@@ -143,27 +142,15 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             shutil.copy(whole, one)
             yield f"sqlite:///{one}"
 
-        yield _told(f"sqlite:///{whole}", folder, again)
+        yield _story(f"sqlite:///{whole}", folder, again)
         return
     server = request.getfixturevalue("postgres_server")
-    with server.database() as url:
+    with server.database(migrated_template(server, request.getfixturevalue("run_folder"))) as url:
         name = sa.make_url(url).database
-
-        @contextmanager
-        def again() -> Iterator[str]:
-            with server.start().connect() as connection:
-                connection.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
-            yield url + "_copy"
-            with server.start().connect() as connection:
-                connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)')
-
-        database = Database(url)
-        migrations.upgrade(database)
-        database.close()
-        yield _told(url, folder, again)
+        yield _story(url, folder, lambda: server.database(name))
 
 
-def _told(url: str, home: Path, again: Callable[[], AbstractContextManager[str]]) -> Story:
+def _story(url: str, home: Path, again: Callable[[], AbstractContextManager[str]]) -> Story:
     world = World(url, home, clock=ManualClock(datetime.now(UTC)))
     ids = ordinary(world)
     world.close()

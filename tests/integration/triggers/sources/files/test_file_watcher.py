@@ -62,7 +62,7 @@ def begin(watched: Watched, **config: object) -> Path:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_action_is_told_as_what_it_is(inbox, tmp_path, mode):
+def test_each_action_is_reported_as_what_it_is(inbox, tmp_path, mode):
     """The rows of the study's table, each in a folder of its own, all in one go."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -78,7 +78,7 @@ def test_each_action_is_told_as_what_it_is(inbox, tmp_path, mode):
         (inbox.folder / "leaving" / "deep" / f"{number}").write_text(f"leaving {number}")
     (outside / "moved in").write_text("from outside")
     at = begin(inbox, polling=MODES[mode], initial="ignore")
-    assert inbox.told() == []
+    assert inbox.reported() == []
     with (at / "created").open("w") as file:
         file.write("create, write, close")
     with (at / "appended" / "file").open("a") as file:
@@ -121,7 +121,7 @@ def test_each_action_is_told_as_what_it_is(inbox, tmp_path, mode):
     modified = data["file.modified", "target/file"]
     assert modified["previous_sha256"] != modified["sha256"]
     inbox.settled()
-    assert len(inbox.told()) == len(rows) + 1, "no duplicate, and nothing without a change"
+    assert len(inbox.reported()) == len(rows) + 1, "no duplicate, and nothing without a change"
 
 
 def test_an_event_says_which_file_and_what_is_in_it(inbox):
@@ -148,7 +148,7 @@ def test_an_event_says_which_file_and_what_is_in_it(inbox):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_names_of_any_bytes_are_told_exactly(lite, mode):
+def test_names_of_any_bytes_are_reported_exactly(lite, mode):
     at = begin(lite, polling=MODES[mode])
     names = ["żółw 🐢", "new\nline", "tab\tquote'\"", "-rf", "back\\xff", "\x1b[31mred", "x" * 255]
     for name in names:
@@ -159,10 +159,10 @@ def test_names_of_any_bytes_are_told_exactly(lite, mode):
     assert base64.b64decode(latin["data"]["path_bytes"]) == os.fsencode(at) + b"/caf\xe9"
     assert all("path_bytes" not in row["data"] for row in rows if row is not latin)
     Path(os.fsdecode(os.fsencode(at) + b"/caf\xe9")).unlink()
-    lite.until(lambda: ("deleted", "caf\\xe9") in lite.told(), "the deletion")
+    lite.until(lambda: ("deleted", "caf\\xe9") in lite.reported(), "the deletion")
 
 
-def test_only_what_is_asked_for_is_told(lite):
+def test_only_what_is_asked_for_is_reported(lite):
     begin(lite, patterns=["*.csv", "deep/**"], ignore=["old*"], events=["created", "deleted"])
     at = lite.folder
     for name in ("a.csv", "a.txt", "old.csv"):
@@ -186,7 +186,7 @@ def test_a_flat_watch_is_about_the_folder_alone(lite, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_file_is_watched_whoever_writes_it_anew(lite, mode):
+def test_one_file_is_watched_however_it_is_replaced(lite, mode):
     file = lite.folder / "config.toml"
     file.write_text("a = 1")
     (lite.folder / "other").write_text("1")
@@ -202,7 +202,7 @@ def test_one_file_is_watched_whoever_writes_it_anew(lite, mode):
     lite.tells(("modified", "config.toml"), ("deleted", "config.toml"), ("created", "config.toml"))
 
 
-def test_what_was_there_at_first_is_known_and_what_came_since_is_told(inbox):
+def test_what_was_there_at_first_is_known_and_what_came_since_is_reported(inbox):
     (inbox.folder / "old").write_text("1")
     inbox.until(lambda: _later_than_files(inbox), "another time for the file system")
     inbox.save()
@@ -219,14 +219,14 @@ def _later_than_files(inbox: Watched) -> bool:
     return probe.stat().st_ctime_ns > (inbox.folder / "old").stat().st_ctime_ns + 20_000_000
 
 
-def test_what_is_there_at_first_is_told_where_that_is_wanted(lite):
+def test_what_is_there_at_first_is_reported_where_that_is_wanted(lite):
     (lite.folder / "old").write_text("1")
     lite.save(initial="events")
     lite.start()
     lite.tells(("created", "old"))
 
 
-def test_what_happens_while_nobody_watches_is_told_afterwards(inbox):
+def test_what_happens_while_no_watcher_runs_is_reported_afterwards(inbox):
     for name in ("kept", "changed", "removed", "renamed"):
         (inbox.folder / name).write_text(f"{name} at first")
     at = begin(inbox)
@@ -252,11 +252,11 @@ def test_a_paused_watch_tells_afterwards_and_a_deleted_one_forgets(lite):
     lite.save()
     lite.watches()
     (at / "seen").write_text("1")
-    lite.until(lambda: ("created", "seen") in lite.told(), "the new file")
-    assert ("deleted", "meanwhile") not in lite.told()
+    lite.until(lambda: ("created", "seen") in lite.reported(), "the new file")
+    assert ("deleted", "meanwhile") not in lite.reported()
 
 
-def test_another_configuration_loses_nothing_that_the_old_one_would_have_told(lite):
+def test_another_configuration_loses_nothing_that_the_old_one_would_have_reported(lite):
     (lite.folder / "old.txt").write_text("1")
     (lite.folder / "old.csv").write_text("1")
     at = begin(lite, patterns=["*.csv"])
@@ -275,15 +275,15 @@ def test_a_root_that_is_deleted_is_a_problem_and_its_files_are_compared_when_it_
     at = begin(inbox)
     at.rename(at.with_name("elsewhere"))
     inbox.until(lambda: "no file is reported as deleted" in (inbox.problem() or ""), "the problem")
-    assert inbox.told() == []
+    assert inbox.reported() == []
     at.mkdir()
     (at / "same").write_text("same at first")
     (at / "changed").write_text("other")
     (at / "new").write_text("1")
-    inbox.until(lambda: ("created", "new") in inbox.told(), "the new file")
+    inbox.until(lambda: ("created", "new") in inbox.reported(), "the new file")
     inbox.until(lambda: inbox.problem() is None, "the end of the problem")
-    inbox.until(lambda: ("deleted", "lost") in inbox.told(), "what is missing, now that it can be known")
-    assert sorted(set(inbox.told())) == [("created", "new"), ("deleted", "lost"), ("modified", "changed")]
+    inbox.until(lambda: ("deleted", "lost") in inbox.reported(), "what is missing, now that it can be known")
+    assert sorted(set(inbox.reported())) == [("created", "new"), ("deleted", "lost"), ("modified", "changed")]
 
 
 def test_a_root_that_is_not_there_yet_is_watched_once_it_is(lite):
@@ -298,7 +298,7 @@ def test_a_root_that_is_not_there_yet_is_watched_once_it_is(lite):
     assert lite.problem() is None
 
 
-def test_a_file_that_cannot_be_read_is_told_with_its_problem(lite, monkeypatch):
+def test_a_file_that_cannot_be_read_is_reported_with_its_problem(lite, monkeypatch):
     """As root nothing is unreadable: the refusal is the operating system's by another way."""
     opened = os.open
 
@@ -354,8 +354,8 @@ def test_a_full_queue_and_a_small_waiting_room_lose_nothing(make_world, tmp_path
         inbox.tells(*(("created", name) for name in names))
         for name in names[:100]:
             (at / name).unlink()
-        inbox.until(lambda: len(inbox.told()) >= 400, "the deletions")
-        assert sorted(inbox.told()[300:]) == [("deleted", name) for name in names[:100]]
+        inbox.until(lambda: len(inbox.reported()) >= 400, "the deletions")
+        assert sorted(inbox.reported()[300:]) == [("deleted", name) for name in names[:100]]
 
 
 def test_the_kernels_queue_may_overflow(lite, monkeypatch):
@@ -369,7 +369,7 @@ def test_the_kernels_queue_may_overflow(lite, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["root", "below"])
-def test_when_the_kernel_takes_no_more_watches_the_folder_is_polled_and_that_is_told(
+def test_when_the_kernel_takes_no_more_watches_the_folder_is_polled_and_that_is_reported(
     lite, monkeypatch, where
 ):
     add = InotifyFD._get_or_create_watch
@@ -397,7 +397,7 @@ def test_a_storm_of_renames_ends_with_what_is_there(inbox):
         for name in names:
             (at / (name if step == 0 else f"{name}.{step}")).rename(at / f"{name}.{step + 1}")
     inbox.until(
-        lambda: {path for _, path in inbox.told()} >= {f"{name}.8" for name in names}, "the last names"
+        lambda: {path for _, path in inbox.reported()} >= {f"{name}.8" for name in names}, "the last names"
     )
     inbox.settled()
     known = {row["path"] for row in _shown(inbox)} - {"marker"}
@@ -453,14 +453,14 @@ def _shown(watched: Watched) -> list[dict]:
         ({"path": "/" + "x" * 5000}, "4096"),
         ({"path": 5}, "path"),
         ({}, "path"),
-        ({"path": "/tmp", "patterns": []}, "names nothing"),
+        ({"path": "/tmp", "patterns": []}, "the list is empty"),
         ({"path": "/tmp", "patterns": ["../x"]}, "goes up"),
         ({"path": "/tmp", "patterns": ["/"]}, "no pattern"),
         ({"path": "/tmp", "patterns": ["*"] * 101}, "100"),
         ({"path": "/tmp", "patterns": "*"}, "patterns"),
         ({"path": "/tmp", "ignore": ["x\x00"]}, "no pattern"),
         ({"path": "/tmp", "events": ["renamed"]}, "created"),
-        ({"path": "/tmp", "events": []}, "names nothing"),
+        ({"path": "/tmp", "events": []}, "the list is empty"),
         ({"path": "/tmp", "settle": "soon"}, "settle"),
         ({"path": "/tmp", "settle": -1}, "settle"),
         ({"path": "/tmp", "settle": "2h"}, "settle"),
@@ -485,7 +485,7 @@ def test_a_socket_and_a_dangling_link_cannot_be_watched(lite):
             lite.save(path=lite.folder / name)
 
 
-def test_a_tree_that_is_copied_and_removed_is_told_file_by_file(lite, tmp_path):
+def test_a_tree_that_is_copied_and_removed_is_reported_file_by_file(lite, tmp_path):
     source = tmp_path / "source"
     for number in range(200):
         (source / f"{number % 20}").mkdir(parents=True, exist_ok=True)
@@ -495,5 +495,5 @@ def test_a_tree_that_is_copied_and_removed_is_told_file_by_file(lite, tmp_path):
     expected = [f"copy/{number % 20}/{number}" for number in range(200)]
     lite.tells(*(("created", path) for path in expected))
     shutil.rmtree(at / "copy")
-    lite.until(lambda: len(lite.told()) >= 400, "the deletions")
-    assert sorted(lite.told()[200:]) == sorted(("deleted", path) for path in expected)
+    lite.until(lambda: len(lite.reported()) >= 400, "the deletions")
+    assert sorted(lite.reported()[200:]) == sorted(("deleted", path) for path in expected)

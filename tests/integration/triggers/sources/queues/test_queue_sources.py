@@ -16,13 +16,14 @@ from kombu.messaging import Producer
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.triggers.sources.queues.plugin import QueueSource as QueueKind
+from tests.services.tcp_proxy import Door
 from tests.support.processes import Roles
 from tests.support.source_world import Kept, keeping
 from tests.support.waiting import wait_for
-from tests.support.world import World
+from tests.support.world import World, on_sqlite
 
 pytest_plugins = ["tests.support.world"]
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = on_sqlite
 
 
 @pytest.fixture(params=["rabbitmq", "redis"])
@@ -86,7 +87,7 @@ def test_messages_become_events_once_and_leave_the_queue(world: World, broker_ur
     assert numbers(world) == list(range(302))
 
 
-def test_poison_is_rejected_told_of_and_never_blocks_the_line(world: World, rabbitmq_url: str) -> None:
+def test_poison_is_rejected_and_reported_and_never_blocks_the_queue(world: World, rabbitmq_url: str) -> None:
     save(world, rabbitmq_url)
     with producing(
         rabbitmq_url, **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -161,7 +162,7 @@ def _is_read(url: str) -> bool:
             return False
 
 
-def test_a_queue_that_is_not_there_is_told_and_read_once_it_is(world: World, rabbitmq_url: str) -> None:
+def test_a_missing_queue_is_reported_and_read_once_it_exists(world: World, rabbitmq_url: str) -> None:
     save(world, rabbitmq_url)
     with reading(world) as kept:
         kept.until(lambda: "NOT_FOUND" in problem(world), "the problem")
@@ -171,21 +172,20 @@ def test_a_queue_that_is_not_there_is_told_and_read_once_it_is(world: World, rab
         kept.until(lambda: problem(world) == "", "the end of the problem")
 
 
-def test_a_broker_that_is_killed_is_waited_for(world: World, own_rabbitmq_server: Any) -> None:
-    rabbitmq_server, rabbitmq_url = own_rabbitmq_server, own_rabbitmq_server.url
-    save(world, rabbitmq_url)
-    with reading(world) as kept:
-        with producing(rabbitmq_url) as producer:
+def test_a_broker_that_goes_away_is_waited_for(world: World, rabbitmq_url: str) -> None:
+    with Door(rabbitmq_url) as door:
+        door.open()
+        save(world, door.url)
+        with reading(world) as kept, producing(rabbitmq_url) as producer:
             send(producer, 1)
             kept.until(lambda: numbers(world) == [1], "the event")
-        rabbitmq_server.kill()
-        found = kept.until(lambda: problem(world), "the problem")
-        assert "guest" not in found
-        rabbitmq_server.start()
-        with producing(rabbitmq_url) as producer:
+            door.close()
+            found = kept.until(lambda: problem(world), "the problem")
+            assert "guest" not in found
             send(producer, 2)
+            door.open()
             kept.until(lambda: numbers(world) == [1, 2], "the event after it")
-        kept.until(lambda: problem(world) == "", "the end of the problem")
+            kept.until(lambda: problem(world) == "", "the end of the problem")
 
 
 def test_a_stream_is_read_from_its_beginning_and_goes_on_where_it_was(
@@ -225,7 +225,7 @@ def test_the_brokers_own_queue_in_memory(world: World) -> None:
         kept.until(lambda: numbers(world) == [1, 2], "the events")
 
 
-def test_a_secret_that_is_no_address_is_told_without_being_shown(world: World) -> None:
+def test_a_secret_that_is_no_address_is_reported_without_being_shown(world: World) -> None:
     save(world, "http://ada:pass-word@example.org")
     with reading(world) as kept:
         found = kept.until(lambda: problem(world), "the problem")

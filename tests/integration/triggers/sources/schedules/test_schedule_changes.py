@@ -6,7 +6,7 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound
-from tests.integration.triggers.sources.schedules.schedule_world import at, due_events, service, tick
+from tests.support.schedule_world import at, due_events, service, tick
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -129,7 +129,7 @@ def test_a_trigger_of_the_same_name_that_is_somebody_elses_is_left_alone(world: 
     world.function("report")
     world.trigger("schedule-nightly", "report", {"type": ["order.created"]})
     mine = service(world)
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="another trigger is called"):
         mine.save("nightly", every="1h", function="report")
     assert mine.list() == []
     assert mine.save("nightly", every="1h")["function"] is None

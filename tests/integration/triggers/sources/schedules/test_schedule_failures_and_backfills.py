@@ -14,7 +14,7 @@ from functory.triggers.sources.registry import parse_config
 from functory.triggers.sources.schedules import ScheduleConfig
 from functory.triggers.sources.schedules import ticker as tickers
 from functory.triggers.sources.schedules.ticker import Ticker
-from tests.integration.triggers.sources.schedules.schedule_world import START, at, due_events, service, tick
+from tests.support.schedule_world import START, at, due_events, service, tick
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -165,7 +165,7 @@ def test_the_next_times_are_shown_local_and_with_their_jitter(world: World) -> N
             mine.next("s", wrong)  # type: ignore[arg-type]
 
 
-def test_a_schedule_that_cannot_be_read_is_told_of_and_stops_nobody_else(
+def test_a_schedule_that_cannot_be_read_is_reported_and_stops_no_other_schedule(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = service(world)

@@ -157,7 +157,7 @@ def test_two_servers_keep_one_rate_and_no_request_beyond_it_gets_in(
     assert "rate" in send(300).problem
 
 
-def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: WebhookReceiver) -> None:
+def test_an_unauthenticated_sender_learns_nothing(world: World, hook: WebhookReceiver) -> None:
     world.sources.save("webhook", "paused", GITHUB)
     world.sources.pause("webhook", "paused")
     world.sources.save("webhook", "gone", GITHUB)
@@ -193,7 +193,7 @@ def test_whoever_proves_nothing_cannot_tell_what_there_is(world: World, hook: We
     assert events_of(world) == []
 
 
-def test_a_refused_request_is_told_on_the_webhook_until_one_is_taken(
+def test_a_refused_request_is_shown_on_the_webhook_until_one_is_taken(
     world: World, hook: WebhookReceiver
 ) -> None:
     hook.record_problem(hook.receive("github", signed({}, key="wrong")))
@@ -243,7 +243,7 @@ def test_a_change_of_the_webhook_counts_from_the_next_request_on(world: World, h
     assert hook.receive("github", signed({"kind": "event"})).status == 202
 
 
-def test_what_cannot_be_mapped_is_refused_and_told(world: World, hook: WebhookReceiver) -> None:
+def test_what_cannot_be_mapped_is_refused_and_reported(world: World, hook: WebhookReceiver) -> None:
     world.sources.save("webhook", "github", GITHUB | {"type": "body.kind", "when": 'body.kind != "no"'})
     for body, status in (
         ({"kind": "ok"}, 202),

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from functory.client import Functory
 from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -26,6 +28,7 @@ from functory.workers.sandbox.checks.startup import check_startup
 from functory.workers.sandbox.runner import Runner
 from tests.support import unprivileged
 from tests.support.processes import SCRIPTS
+from tests.support.runner_world import FakeHost, job
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -40,7 +43,7 @@ def namespaces() -> None:
         pytest.skip(f"this machine offers tier {best}")
 
 
-def told(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
+def reported(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
     """Return what ``code`` prints as JSON on a machine that is restricted by ``mode``."""
     argv = [sys.executable, "-c", code]
     if mode:
@@ -88,7 +91,7 @@ except FunctoryError as error:
     ],
 )
 def test_a_survey_names_the_step_that_a_poorer_machine_refuses(mode, best, why, try_, as_ordinary):
-    found = told(mode, SURVEY, as_ordinary=as_ordinary)
+    found = reported(mode, SURVEY, as_ordinary=as_ordinary)
     assert found["best"] == best
     gap = found["gaps"][-1]
     assert gap["name"] == "B"
@@ -98,7 +101,7 @@ def test_a_survey_names_the_step_that_a_poorer_machine_refuses(mode, best, why, 
 
 @here
 def test_without_namespaces_and_landlock_there_is_no_sandbox_and_nothing_is_served():
-    refused = told("nothing", GATE.format({}), as_ordinary=True)
+    refused = reported("nothing", GATE.format({}), as_ordinary=True)
     assert refused["refused"] == "Refused"
     assert "tier C or better" in refused["what"]
     assert "ask for Landlock: Function not implemented" in refused["why"]
@@ -108,12 +111,12 @@ def test_without_namespaces_and_landlock_there_is_no_sandbox_and_nothing_is_serv
 @here
 @pytest.mark.parametrize(("mode", "tier"), [("", "B"), ("full", "C")])
 def test_an_ordinary_user_serves_in_the_best_tier_of_the_machine_and_all_attacks_fail(mode, tier):
-    assert told(mode, GATE.format({}), as_ordinary=True) == {"attacks": len(ATTACKS), "tier": tier}
+    assert reported(mode, GATE.format({}), as_ordinary=True) == {"attacks": len(ATTACKS), "tier": tier}
 
 
 @here
 def test_below_the_demanded_tier_a_worker_refuses_and_says_what_the_machine_lacks():
-    refused = told("full", GATE.format({"min_tier": "B"}), as_ordinary=True)
+    refused = reported("full", GATE.format({"min_tier": "B"}), as_ordinary=True)
     assert refused["refused"] == "Refused"
     assert refused["what"] == "functions would run in tier C; tier B or better is demanded"
     assert "No space left on device" in refused["why"]
@@ -122,7 +125,7 @@ def test_below_the_demanded_tier_a_worker_refuses_and_says_what_the_machine_lack
 
 @here
 def test_a_tier_that_is_set_is_not_exchanged_for_a_weaker_one():
-    refused = told("full", GATE.format({"sandbox_tier": "B"}), as_ordinary=True)
+    refused = reported("full", GATE.format({"sandbox_tier": "B"}), as_ordinary=True)
     assert refused["refused"] == "Refused"
     assert refused["what"].startswith("functions cannot be confined")
 
@@ -132,8 +135,8 @@ def test_the_gate_opens_when_every_attack_fails_and_the_metric_says_the_tier():
     settings = Settings()
     with Runner.from_settings(settings) as runner:
         assert {canary.id for canary in check_startup(settings, runner)} == set(ATTACKS)
-        told_tiers = {tier: metrics.sandbox_tier.labels(tier)._value.get() for tier in metrics.TIERS}
-        assert told_tiers == {tier: float(tier == runner.tier) for tier in metrics.TIERS}
+        reported_tiers = {tier: metrics.sandbox_tier.labels(tier)._value.get() for tier in metrics.TIERS}
+        assert reported_tiers == {tier: float(tier == runner.tier) for tier in metrics.TIERS}
 
 
 @here
@@ -155,6 +158,27 @@ def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
     assert "does not hold" in refused.value.what
     assert "A12, read a secret file of the worker" in refused.value.why
     assert metrics.sandbox_tier.labels("none")._value.get() == 1
+
+
+def zygotes() -> set[Path]:
+    """The folders of this process's zygotes, one each."""
+    return set(Path(tempfile.gettempdir()).glob(f"functory-run-{os.getpid()}-*"))
+
+
+def test_the_self_test_and_the_first_function_share_a_zygote():
+    before = zygotes()
+    with Runner.from_settings(Settings()) as runner:
+        check_startup(Settings(), runner)
+        assert runner.run(job("def f():\n    return 1"), FakeHost()).result == 1
+        assert len(zygotes() - before) == 1
+
+
+def test_saving_a_function_starts_only_the_zygote_that_reads_its_signature(tmp_path):
+    before = zygotes()
+    # A number of its own keeps the engine from the zygotes that the tests share.
+    with Functory(Settings(home=tmp_path, zygotes=31)) as engine:
+        engine.functions.save("def f(n: int):\n    return n\n")
+        assert len(zygotes() - before) == 1
 
 
 def test_the_prey_of_the_attacks_is_gone_afterwards(tmp_path, monkeypatch):
@@ -233,6 +257,6 @@ def test_a_client_does_not_read_the_hints_of_a_source_below_the_demanded_tier(tm
             print(json.dumps(error.what))
     """
     home, mark = str(tmp_path / "home"), str(tmp_path / "mark")
-    what = told("full", textwrap.dedent(code.format(home=home, mark=mark)))
+    what = reported("full", textwrap.dedent(code.format(home=home, mark=mark)))
     assert what == "functions would run in tier C; tier B or better is demanded"
     assert not Path(mark).exists()

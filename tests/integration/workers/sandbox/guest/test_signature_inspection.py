@@ -128,7 +128,7 @@ def test_source_that_cannot_be_executed_keeps_the_names_and_simple_hints(runner,
 
 
 @pytest.mark.parametrize(
-    ("first", "told"),
+    ("first", "reported"),
     [
         ("while True: pass", "longer than 0.5 s"),
         ("import os; os._exit(0)", "exited with code 0"),
@@ -137,15 +137,17 @@ def test_source_that_cannot_be_executed_keeps_the_names_and_simple_hints(runner,
         ("import time\nwhile True: print('x' * 100000)", "it printed more"),
     ],
 )
-def test_source_that_hangs_crashes_or_lies_keeps_the_names(runner, first, told):
-    signature = inspect(runner, f"{first}\ndef f(a: int, *b, c=1): ...", timeout=0.5 if "0.5" in told else 10)
+def test_source_that_hangs_crashes_or_lies_keeps_the_names(runner, first, reported):
+    signature = inspect(
+        runner, f"{first}\ndef f(a: int, *b, c=1): ...", timeout=0.5 if "0.5" in reported else 10
+    )
     assert signature.input_schema == {
         "type": "object",
         "properties": {"a": {}, "b": {"type": "array", "items": {}}, "c": {}},
         "required": ["a"],
         "additionalProperties": False,
     }
-    assert told in signature.problems[0]
+    assert reported in signature.problems[0]
 
 
 @pytest.mark.parametrize("source", ["def f(:", "def g(): pass", "(" * 5000, "\0"])

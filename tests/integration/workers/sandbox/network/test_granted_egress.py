@@ -275,5 +275,5 @@ def test_a_forked_process_has_no_network_and_takes_no_answer(broker: ConnectionB
             FORKS=True,
         )
     refused, fetched = result
-    assert "it is granted no host" in refused
+    assert "no host is granted to it" in refused
     assert fetched == f"GET / of api.example.com:{port}"

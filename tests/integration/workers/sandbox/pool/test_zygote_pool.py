@@ -270,7 +270,7 @@ def f(seconds):
 """
     with Runner() as runner:
         limits = Limits(cpu_seconds=1.0, wall_seconds=60.0, total_seconds=60.0)
-        for _ in range(4):
+        for _ in range(3):
             assert result(runner, job(source, input={"seconds": 0.4}, reuse=True, limits=limits)) == 1
         outcome = runner.run(job(source, input={"seconds": 20}, reuse=True, limits=limits), FakeHost())
         assert (outcome.status, outcome.kill_reason) == ("timed_out", "cpu")
@@ -298,11 +298,10 @@ def test_closing_ends_spares_and_warm_runners():
     wait_for(lambda: not [pid for pid in pids if alive(pid)])
 
 
-@pytest.mark.parametrize("tier", ["A", "C"])
-def test_a_granted_path_that_is_reached_by_a_link_is_refused(tier, tmp_path):
+def test_a_granted_path_that_is_reached_by_a_link_is_refused(tmp_path):
     """The link may have been put there after the path was checked, by a process that may write in its folder."""
-    if (tier == "A") != (os.geteuid() == 0):
-        pytest.skip("A is root's; root in tier C needs an interpreter that everybody may read")
+    # Tier A mounts what is granted, tier C opens it. Root in tier C needs an interpreter that all users may read.
+    tier = "A" if os.geteuid() == 0 else "C"
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "data").write_text("x")
     (tmp_path / "link").symlink_to("real")

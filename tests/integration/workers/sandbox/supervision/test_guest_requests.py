@@ -255,27 +255,27 @@ def test_output_is_captured_and_the_run_can_be_killed_while_a_call_waits(runner)
             def more():
                 time.sleep(0.1)
                 print("meanwhile"); log("also")
-                call("told")
+                call("reported")
             threading.Thread(target=more).start()
             call("wait")
         """
     control = Control()
-    told = threading.Event()
+    reported = threading.Event()
 
     def kill():
         asked.wait(20)
-        told.wait(20)
+        reported.wait(20)
         control.kill("enough")
 
     threading.Thread(target=kill).start()
-    outcome = runner.run(job(source), FakeHost(wait=wait, told=told.set), control)
+    outcome = runner.run(job(source), FakeHost(wait=wait, reported=reported.set), control)
     release.set()
     assert (outcome.status, outcome.kill_reason) == ("killed", "enough")
     assert printed(outcome) == ["before", "meanwhile"]
     assert printed(outcome, "log") == ["also"]
 
 
-def test_the_wall_clock_stands_while_the_code_waits_for_others_and_the_total_does_not(runner):
+def test_the_wall_clock_stops_while_the_code_waits_for_others_and_the_total_does_not(runner):
     source = """
         import time, threading
         from functory import call

@@ -29,12 +29,12 @@ def compiled(condition: sa.ColumnElement[bool]) -> tuple[str, dict[str, object]]
         (execution.alias("other").c.state == "dead", "other.state = 'dead'"),
     ],
 )
-def test_a_state_stands_in_the_text(condition: sa.ColumnElement[bool], text: str) -> None:
+def test_a_state_is_written_into_the_text(condition: sa.ColumnElement[bool], text: str) -> None:
     assert compiled(condition) == (text, {})
 
 
 @pytest.mark.parametrize("given", ["queue", "", "queued'; DROP TABLE execution; --", "QUEUED", "é"])
-def test_what_is_no_state_stands_beside_it(given: str) -> None:
+def test_what_is_no_state_is_a_parameter(given: str) -> None:
     for condition in (execution.c.state == given, execution.c.state.in_(["queued", given])):
         text, values = compiled(condition)
         assert given == "" or given not in text

@@ -278,7 +278,7 @@ def test_an_operator_refuses_kinds_by_name_or_by_severity():
 
 
 def test_an_unknown_kind_in_a_policy_is_refused_with_the_known_ones():
-    with pytest.raises(Invalid, match=r"(?s)unknown kind of finding 'evil'.*known are .*files.*danger"):
+    with pytest.raises(Invalid, match=r"(?s)unknown kind of finding 'evil'.*the kinds are .*files.*danger"):
         findings.check_kinds(["files", "evil"])
 
 

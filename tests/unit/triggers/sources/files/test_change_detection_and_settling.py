@@ -135,7 +135,7 @@ def test_a_file_that_grows_without_notices_does_not_rest(disk):
     assert list(settling.take_settled(30.0, 10)) == [b"a"]
 
 
-def test_there_is_room_for_so_many_paths_and_no_more(disk):
+def test_there_is_room_for_the_given_number_of_paths_and_no_more(disk):
     settling = WriteSettling(0.3, 3, disk.look)
     assert [settling.notify(b"%d" % n, 0.0) for n in range(5)] == [True, True, True, False, False]
     assert settling.notify(b"0", 0.1), "one that waits already needs no room"
@@ -144,7 +144,7 @@ def test_there_is_room_for_so_many_paths_and_no_more(disk):
     assert settling.room == 2
 
 
-def test_the_longest_waiting_rest_first_and_at_most_so_many_at_once(disk):
+def test_the_longest_waiting_rest_first_and_no_more_at_once_than_asked_for(disk):
     settling = WriteSettling(0.3, 100, disk.look)
     for number in range(10):
         settling.notify(b"%d" % number, number * 0.01)
@@ -199,7 +199,7 @@ def test_a_new_file_is_created_and_one_that_is_gone_deleted():
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "reported"),
     [
         (seen("a"), seen("a", mtime_ns=2000, ctime_ns=2000), []),  # touched
         (seen("a"), seen("a", inode="1:9", mtime_ns=2000), []),  # written anew with the same bytes
@@ -213,8 +213,8 @@ def test_a_new_file_is_created_and_one_that_is_gone_deleted():
         (seen("a", None, problem="no"), seen("a", None, problem="no"), []),
     ],
 )
-def test_a_file_is_modified_when_its_content_is_another(before, now, told):
-    assert [type_ for type_, _ in changes({"a": now}, [before])] == told
+def test_a_file_is_modified_when_its_content_is_another(before, now, reported):
+    assert [type_ for type_, _ in changes({"a": now}, [before])] == reported
 
 
 def test_what_cannot_be_read_keeps_the_content_that_is_known():
@@ -259,19 +259,19 @@ def test_files_that_changed_places_are_both_modified():
     assert changes(now, [seen("a", "x"), seen("b", "y")]) == [("modified", "a"), ("modified", "b")]
 
 
-def test_a_file_on_its_way_is_not_told_as_deleted():
+def test_a_file_on_its_way_is_not_reported_as_deleted():
     waiting = verdict({"a": None}, [seen("a")], expected={"1:a"})
     assert (waiting.changes, waiting.recheck, waiting.removed) == ([], [b"a"], [])
 
 
 def test_who_does_not_want_moves_hears_of_a_deletion_and_a_creation():
-    told = verdict({"b": seen("b", inode="1:a"), "a": None}, [seen("a")]).changes
-    assert [(one.type, one.file.path) for one in select_changes(told, ("created", "deleted"))] == [
+    reported = verdict({"b": seen("b", inode="1:a"), "a": None}, [seen("a")]).changes
+    assert [(one.type, one.file.path) for one in select_changes(reported, ("created", "deleted"))] == [
         ("deleted", b"a"),
         ("created", b"b"),
     ]
-    assert [one.type for one in select_changes(told, ("created",))] == ["created"]
-    assert select_changes(told, ("modified",)) == []
+    assert [one.type for one in select_changes(reported, ("created",))] == ["created"]
+    assert select_changes(reported, ("modified",)) == []
 
 
 _PATHS = ("a", "b", "c", "d")
@@ -282,7 +282,7 @@ _STATES = st.dictionaries(
 
 
 @given(_STATES, _STATES)
-def test_what_is_told_leads_from_the_old_state_to_the_new(before, after):
+def test_the_reported_changes_lead_from_the_old_state_to_the_new(before, after):
     """Replaying the events over what was known gives what is there, whatever happened in between."""
 
     def at(path: str, state: dict) -> KnownFile:

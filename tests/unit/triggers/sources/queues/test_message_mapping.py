@@ -153,7 +153,7 @@ def test_what_is_no_envelope_is_read_as_what_cannot_become_an_event(raw: bytes) 
 
 
 def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
-    told = {
+    reported = {
         "delivery_info": {"exchange": "shop", "routing_key": "a.b"},
         "delivery_tag": "t-1",
         "body_encoding": "base64",
@@ -162,7 +162,7 @@ def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
         "body": "eyJhIjogMX0=",
         "content-type": "application/json",
         "headers": {"h": 1},
-        "properties": told,
+        "properties": reported,
     }
     message = parse_envelope(json_codec.encode(raw))
     assert (decode_body(message), message.headers) == ({"a": 1}, {"h": 1})
@@ -171,7 +171,7 @@ def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
     assert map_messages(recipe(), [message], "shop", 10_000).accepted == [False]
 
 
-def test_a_rejected_message_is_told_with_the_beginning_of_its_body() -> None:
+def test_a_rejected_message_is_reported_with_the_beginning_of_its_body() -> None:
     made = rejection_event("q", Message(b"\x80" * 10_000, "application/x", properties=ID), "no reader")
     assert (made.type, made.subject, made.key) == ("source.rejected", "q", "rejected:m-1")
     assert (made.data["size"], len(made.data["body_base64"])) == (10_000, 5464)

@@ -204,7 +204,7 @@ def job() -> Job:
     return Job(execution_id="e", function="f", version=1, root_id="r", entry="f@1", codes=codes)
 
 
-class Nobody:
+class NoHost:
     """Refuses every request."""
 
     def __getattr__(self, name: str):
@@ -213,7 +213,7 @@ class Nobody:
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=MAX_IN_FLIGHT))
 def test_ids_of_requests_must_grow(ids):
-    requests = RequestHandler(job(), Nobody(), lambda request, reply: None)  # type: ignore[arg-type]
+    requests = RequestHandler(job(), NoHost(), lambda request, reply: None)  # type: ignore[arg-type]
     highest = 0
     try:
         for id_ in ids:
@@ -249,10 +249,10 @@ def test_spans_come_out_in_order_with_known_parents_or_are_refused(steps):
                 book.close(SpanClosed(seq=seq, output=VALUES[2], error=None, truncated=False, offset=1.0), 10)
     except ProtocolError:
         pass
-    told = book.spans(duration=5.0)
-    numbers = [span.seq for span in told]
+    found_spans = book.spans(duration=5.0)
+    numbers = [span.seq for span in found_spans]
     assert numbers == sorted(set(numbers))
-    for span in told:
+    for span in found_spans:
         assert span.function == "f"
         assert span.parent_seq is None or span.parent_seq in numbers[: numbers.index(span.seq)]
         assert 0 <= span.offset_seconds <= 5 and 0 <= span.duration_seconds <= 5

@@ -48,7 +48,7 @@ def inside(world, **declared) -> EngineHost:
     return host_of(world, claimed(world, "maker"))
 
 
-def told(world, prefix="function.") -> list[dict[str, Any]]:
+def event_data(world, prefix="function.") -> list[dict[str, Any]]:
     return [row["data"] for row in world.rows(schema.event) if row["type"].startswith(prefix)]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.events import routing_queue
-from functory.engine.maintenance import compensator, lease_recovery
+from functory.engine.maintenance import compensator, lost_workers
 from functory.engine.maintenance.invariants import verify
-from functory.schedules import Schedules
 from functory.triggers import definition
+from tests.support.schedule_world import service
 from tests.support.world import World
 
 t = schema
@@ -74,13 +73,13 @@ def ordinary(world: World) -> dict[str, str]:
     lost = start("lost")
     world.claim(lost)
     world.advance(31)
-    lease_recovery.reap(world.database, cancel_grace=30)
+    lost_workers.reap(world.database, cancel_grace=30)
     world.finish(world.claim(lost))
     gone = start("lost for good")
     for _ in range(4):
         world.claim(gone)
         world.advance(31)
-        lease_recovery.reap(world.database, cancel_grace=30)
+        lost_workers.reap(world.database, cancel_grace=30)
     released = start("released")
     claim = world.claim(released)
     world.worker.release([(claim.id, claim.fence)])
@@ -103,10 +102,10 @@ def ordinary(world: World) -> dict[str, str]:
     world.claim(forced)
     world.executions.cancel(forced["id"])
     world.advance(31)
-    lease_recovery.reap(world.database, cancel_grace=5)
+    lost_workers.reap(world.database, cancel_grace=5)
     start("expired", "short")
     world.advance(10)
-    lease_recovery.reap(world.database, cancel_grace=30)
+    lost_workers.reap(world.database, cancel_grace=30)
     ids["replay"] = world.executions.replay(failed["id"])["id"]
     parent = start("parent")
     claim = world.claim(parent)
@@ -186,19 +185,7 @@ def finish_all_with(world: World, result: Any) -> None:
 
 
 def _schedule(world: World) -> None:
-    def register(name: str, **fields: Any) -> dict[str, Any]:
-        return world.triggers.save(name, definition.parse(fields))
-
-    service = Schedules(
-        SimpleNamespace(  # type: ignore[arg-type]
-            database=world.database,
-            sources=world.sources,
-            triggers=world.triggers,
-            register_trigger=register,
-            author="ada",
-        )
-    )
-    service.save("hourly", every="1h")
+    service(world).save("hourly", every="1h")
     world.ticker.run_once()
     # Just after a tick, whatever time of the day it is: what a test lets pass does not reach the next one.
     with world.database.read() as tx:

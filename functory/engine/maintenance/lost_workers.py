@@ -1,4 +1,4 @@
-"""Lease recovery: requeues lost attempts, forces ignored cancels and expires late starts, for the reaper."""
+"""Requeues or ends attempts whose worker is lost; forces ignored cancels; expires executions that start late."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database import dialects
 from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
@@ -51,21 +52,14 @@ def reap(
     return done
 
 
-_ANYTHING = sa.select(sa.literal(1))
-_AGE = sa.select(sa.extract("epoch", sa.func.clock_timestamp() - sa.func.pg_postmaster_start_time()))
-
-
 def server_uptime(database: Database) -> float | None:
     """Return the seconds since the database server started; None for SQLite and for a clock that is not the server's.
 
     Raises :class:`~functory.engine.errors.Unavailable`.
     """
     with database.read() as tx:
-        if tx.dialect != "postgresql" or not isinstance(database.clock, ServerClock):
-            # Only shows that the database answers.
-            tx.scalar(_ANYTHING)
-            return None
-        return float(tx.scalar(_AGE))
+        uptime = dialects.server_uptime(tx)
+    return uptime if isinstance(database.clock, ServerClock) else None
 
 
 def remove_lost_workers(database: Database, after: float) -> list[str]:

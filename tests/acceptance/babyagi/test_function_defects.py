@@ -1,53 +1,12 @@
-"""What went wrong in an ancestor of this project when it was run, sentence by sentence, and goes right here.
-
-Functory took its idea from BabyAGI 0.1.4 ("functionz"). A study of that program listed its defects with a
-reproducer for each; the numbers in the names of these tests are the ones of that list. Everything here is
-used as a user would: an embedded engine, its Python API, functions run in child processes.
-"""
-
-import sys
-import textwrap
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+"""Defects of functions: saving, calling, results, versions, dependencies, secrets."""
 
 import pytest
 
 import functory as api
-from functory.client import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
+from tests.support.babyagi_functions import add, states
 
 pytest_plugins = ["tests.support.world"]
-
-
-def add(engine: Functory, source: str, **declared: Any) -> dict[str, Any]:
-    """Save a function from its source text."""
-    return engine.functions.save(textwrap.dedent(source), **declared)
-
-
-def states(engine: Functory, function: str) -> list[str]:
-    """The states of a function's executions, oldest first."""
-    return [row["state"] for row in reversed(engine.executions.list(function=function, limit=1000))]
-
-
-@pytest.fixture
-def module(tmp_path: Path, engine: Functory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Imports a file of a user, whose ``from functory import …`` means this test's engine."""
-    monkeypatch.syspath_prepend(tmp_path)
-    api.use(engine)
-    imported: list[str] = []
-
-    def load(name: str, text: str) -> Any:
-        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
-        imported.append(name)
-        return __import__(name)
-
-    yield load
-    api.use(None)
-    for name in imported:
-        sys.modules.pop(name, None)
 
 
 def test_defect_1_a_registered_function_that_is_called_leaves_a_log(engine, module):
@@ -124,7 +83,7 @@ def test_defect_5_such_an_object_passes_between_a_function_and_its_dependency(en
     assert engine.call("use") == [1, 2]
 
 
-def test_defect_7_declared_keys_are_stored_and_a_missing_one_is_told_before_the_code_runs(engine):
+def test_defect_7_declared_keys_are_stored_and_a_missing_one_is_reported_before_the_code_runs(engine):
     saved = add(
         engine,
         "from functory import secret\ndef keyed():\n    print('ran')\n    return len(secret('API_KEY'))\n",
@@ -138,41 +97,6 @@ def test_defect_7_declared_keys_are_stored_and_a_missing_one_is_told_before_the_
     assert engine.executions.logs(row["id"]) == []
     engine.secrets.set("API_KEY", "hunter2")
     assert engine.call("keyed") == 7
-
-
-def test_defect_12_lineage_cannot_be_forged_or_broken_by_the_caller(engine):
-    add(engine, "def h(**given): return sorted(given)\n")
-    add(engine, "def u(event): return None\n")
-    engine.register_trigger("u-after-h", on={"type": ["execution.succeeded"], "subject": ["h"]}, function="u")
-    forged = {
-        "parent_log_id": 123456,
-        "triggered_by_log_id": 7,
-        "executed_functions": ["u"],
-        "root_id": "x",
-        "parent_id": "y",
-        "depth": 9,
-    }
-    row = engine.run("h", forged)
-    assert row["result"] == sorted(forged), "these are ordinary arguments"
-    assert (row["parent_id"], row["event_id"], row["root_id"], row["depth"], row["chain"]) == (
-        None,
-        None,
-        row["id"],
-        0,
-        [],
-    )
-    engine.settle()
-    (triggered,) = engine.executions.list(function="u")
-    assert (triggered["root_id"], triggered["depth"]) == (row["id"], 1)
-    add(
-        engine,
-        "from functory import call, emit\n"
-        "def outer():\n    emit('note.made')\n    return call('h', root_id='forged')\n",
-    )
-    outer = engine.run("outer", {})
-    (child,) = engine.executions.list(parent_id=outer["id"])
-    assert (child["root_id"], child["depth"]) == (outer["id"], 1)
-    assert engine.events.list(type_="note.made")[0]["cause_execution_id"] == outer["id"]
 
 
 def test_defect_13_no_parameter_name_is_reserved(engine):
@@ -215,53 +139,6 @@ def test_defect_15_a_missing_dependency_is_marked_and_does_not_make_a_version_at
     add(engine, "def later(x): return x * 2\n")
     assert engine.call("choose", 4) == 8
     assert add(engine, "def choose(x): return later(x)\n", dependencies=["later"])["number"] == 1
-
-
-def test_defect_16_concurrent_updates_never_share_a_version_number(engine):
-    add(engine, "def f(): return 0\n")
-    numbers: list[int] = []
-
-    def update(thread: int) -> None:
-        for n in range(10):
-            numbers.append(engine.functions.update("f", metadata={"by": f"{thread}.{n}"})["number"])
-
-    threads = [threading.Thread(target=update, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(numbers) == list(range(2, 62))
-    assert len(engine.functions.versions("f")) == 61
-
-
-def test_defect_18_a_function_that_is_a_dependency_still_runs_as_a_trigger(engine):
-    add(engine, "def x(value=None): return 'x'\n")
-    add(engine, "def a(): return x()\n", dependencies=["x"])
-    engine.register_trigger(event_type="function_executed", target_function="a", trigger_function="x")
-    row = engine.run("a", {})
-    engine.settle()
-    assert [span["function"] for span in engine.executions.spans(row["id"])] == ["x"]
-    assert states(engine, "x") == ["succeeded"]
-
-
-def test_defect_18_a_join_below_a_diamond_may_run_for_each_side_and_both_are_recorded(engine):
-    for name in ("left", "right", "join"):
-        add(engine, f"def {name}(value=None): return '{name}'\n")
-    add(engine, "def top(): return 1\n")
-    for target, function in (("top", "left"), ("top", "right"), ("left", "join"), ("right", "join")):
-        engine.register_trigger(
-            event_type="function_executed", target_function=target, trigger_function=function
-        )
-    row = engine.run("top", {})
-    engine.settle()
-    assert Counter(e["function"] for e in engine.executions.list(root_id=row["id"])) == {
-        "top": 1,
-        "left": 1,
-        "right": 1,
-        "join": 2,
-    }
-    joins = engine.executions.list(function="join")
-    assert sorted(engine.lineage.cause(j["id"])["event"]["subject"] for j in joins) == ["left", "right"]
 
 
 ENDS = {
@@ -318,7 +195,7 @@ def test_defect_20_annotations_and_globals_of_the_file_come_along(engine, module
     assert stored["input_schema"]["properties"]["x"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
 
 
-def test_defect_20_what_cannot_come_along_is_told_at_registration(engine, module):
+def test_defect_20_what_cannot_come_along_is_reported_at_registration(engine, module):
     with pytest.raises(Invalid, match="broken uses the function helper of its file"):
         module(
             "pack_two",
@@ -413,130 +290,6 @@ def test_defect_30_an_update_of_an_unknown_function_is_refused_and_stores_nothin
         with pytest.raises(NotFound, match="function 'missing' not found"):
             engine.functions.update("missing", **changes)
     assert engine.functions.list() == []
-
-
-def test_the_first_loop_a_trigger_on_itself_that_calls_itself_through_the_engine_stops_at_its_limits(engine):
-    """There: 73 + 73 executions until the interpreter's recursion limit, all of them roots, all `success`."""
-    add(engine, "from functory import call\ndef z(value=None): return call('zt')\n", limits={"timeout": 60})
-    add(engine, "from functory import call\ndef zt(value=None): return call('z')\n", limits={"timeout": 60})
-    row = engine.run("z", {}, timeout=100)
-    assert row["state"] == "failed"
-    assert "depth" in row["error"]["message"]
-    tree = engine.executions.list(root_id=row["id"], limit=1000)
-    assert sorted(e["depth"] for e in tree) == list(range(engine.settings.max_depth + 1)), (
-        "exactly one a level, 16 deep"
-    )
-    assert [e["id"] for e in tree if e["parent_id"] is None] == [row["id"]]
-    assert {e["state"] for e in tree} == {"failed"}, "no level pretends that it succeeded"
-
-    add(engine, "def s(value=None): return 1\n")
-    loop = {"event_type": "function_executed", "target_function": "s", "trigger_function": "s"}
-    engine.register_trigger(**loop)
-    first = engine.run("s", {})
-    engine.settle()
-    assert states(engine, "s") == ["succeeded"] * 2
-    (stopped,) = [f for f in engine.lineage.suppressed() if f["root_id"] == first["id"]]
-    assert (stopped["reason"], stopped["limit_value"], stopped["actual_value"]) == ("own_event", 0, 1)
-    (node,) = [
-        n for top in engine.lineage.tree(first["id"]).nodes for n in top.walk() if n.kind == "suppressed"
-    ]
-    assert node.row["trigger"] == "s-on-function_executed-s"
-
-
-BUMP = """
-    from functory import functions
-    def bump(event):
-        row = functions.get("bump")
-        functions.update("bump", metadata={"n": row["metadata"].get("n", 0) + 1})
-"""
-
-
-@pytest.mark.parametrize(("guards", "reason", "versions", "limit"), [
-    ({"acknowledge_cycle": 1}, "own_event", 1, 0),
-    ({"acknowledge_cycle": 3, "allow_self": True}, "cycle", 3, 3),
-    ({"acknowledge_cycle": 64, "allow_self": True, "max_depth": 5}, "depth", 5, 5),
-])  # fmt: skip
-def test_the_second_loop_a_function_that_updates_itself_stops_at_exactly_its_limit(
-    engine, guards, reason, versions, limit
-):
-    """There: 160 versions in 27 seconds until a RecursionError that was swallowed."""
-    add(engine, BUMP, permissions=["functions:read", "functions:write"])
-    engine.register_trigger(
-        "on-update", on={"type": ["function.updated"], "subject": ["bump"]}, function="bump", guards=guards
-    )
-    engine.functions.update("bump", metadata={"n": 100})
-    engine.settle()
-    assert states(engine, "bump") == ["succeeded"] * versions
-    assert len(engine.functions.versions("bump")) == 2 + versions
-    (stopped,) = engine.lineage.suppressed()
-    assert (stopped["reason"], stopped["limit_value"], stopped["actual_value"]) == (reason, limit, limit + 1)
-    (told,) = engine.events.list(type_="trigger.suppressed")
-    assert told["data"]["chain"] == ["on-update"] * (versions + 1)
-    assert told["root_id"] == stopped["root_id"]
-
-
-def test_the_second_loop_stops_at_the_budget_of_its_root_when_nothing_else_stops_it(tmp_path):
-    from tests.support.world import embedded
-
-    with embedded(tmp_path, root_budget=4, max_depth=64) as engine:
-        add(engine, BUMP, permissions=["functions:read", "functions:write"])
-        engine.register_trigger(
-            "on-update",
-            on={"type": ["function.updated"], "subject": ["bump"]},
-            function="bump",
-            guards={"acknowledge_cycle": 64, "allow_self": True},
-        )
-        engine.functions.update("bump", metadata={"n": 100})
-        engine.settle()
-        assert states(engine, "bump") == ["succeeded"] * 4
-        (stopped,) = engine.lineage.suppressed()
-        assert (stopped["reason"], stopped["limit_value"], stopped["actual_value"]) == ("budget", 4, 5)
-
-
-def test_a_function_without_the_right_to_change_functions_cannot(engine):
-    add(engine, BUMP)
-    row = engine.run("bump", {"event": None})
-    assert row["state"] == "failed"
-    assert "the permission functions:read is not declared" in row["error"]["message"]
-    assert engine.functions.get("bump")["number"] == 1
-
-
-@pytest.mark.parametrize("spelling", ["babyagi", "ours"])
-def test_both_spellings_of_register_trigger_run_a_function_when_another_one_is_updated(
-    engine, module, spelling
-):
-    fields = {
-        "babyagi": 'event_type="function_updated", target_function="data_processor", '
-        'trigger_function="validate_processor", '
-                   'conditions={"auto_validate": True}',
-        "ours": '"validate", on={"type": ["function.updated"], "subject": ["data_processor"], '
-                '"data": {"metadata": {"auto_validate": [True]}}}, function="validate_processor"',
-    }[spelling]  # fmt: skip
-    module(
-        f"pack_{spelling}",
-        f"""
-        from functory import register_function, register_trigger
-
-        @register_function(metadata={{"auto_validate": True}})
-        def data_processor(rows: list) -> int:
-            return len(rows)
-
-        @register_function()
-        def validate_processor(event: dict) -> str:
-            return event["type"] + " " + event["data"]["function"]
-
-        register_trigger({fields})
-    """,
-    )
-    engine.settle()
-    assert states(engine, "validate_processor") == []
-    engine.functions.update("data_processor", metadata={"auto_validate": True, "n": 1})
-    engine.settle()
-    (row,) = engine.executions.list(function="validate_processor")
-    assert row["result"] == "function.updated data_processor"
-    engine.functions.update("data_processor", metadata={"auto_validate": False})
-    engine.settle()
-    assert len(engine.executions.list(function="validate_processor")) == 1
 
 
 def test_an_error_is_raised_to_the_caller_with_its_traceback_kept(engine):

@@ -87,7 +87,8 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
     unknown = set(given) - set(FIELDS)
     if unknown:
         raise Invalid(
-            "unknown fields of a function: " + ", ".join(sorted(unknown)), "known are " + ", ".join(FIELDS)
+            "unknown fields of a function: " + ", ".join(sorted(unknown)),
+            "the fields are " + ", ".join(FIELDS),
         )
     result: dict[str, Any] = {}
     for field in ("imports", "secrets", "permissions"):
@@ -96,7 +97,8 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
     wrong = set(result.get("permissions", ())) - PERMISSIONS
     if wrong:
         raise Invalid(
-            "unknown permissions: " + ", ".join(sorted(wrong)), "known are " + ", ".join(sorted(PERMISSIONS))
+            "unknown permissions: " + ", ".join(sorted(wrong)),
+            "the permissions are " + ", ".join(sorted(PERMISSIONS)),
         )
     if "dependencies" in given:
         result["dependencies"] = [d.as_json() for d in dependencies.parse(given["dependencies"])]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
-from tests.integration.engine.maintenance.invariants.ordinary_history import settle
+from tests.support.ordinary_history import settle
 from tests.support.world import World
 
 t = schema
@@ -57,7 +57,7 @@ def of(ids: Mapping[str, str], name: str) -> Any:
     return t.execution.c.id == ids[name]
 
 
-def told(ids: Mapping[str, str], name: str, type_: str) -> list[Any]:
+def event_of(ids: Mapping[str, str], name: str, type_: str) -> list[Any]:
     return [t.event.c.cause_execution_id == ids[name], t.event.c.type == f"execution.{type_}"]
 
 
@@ -155,15 +155,15 @@ def _a_schedule_is_changed_in_silence(world, ids):
 
 
 @breaks("I4")
-def _an_attempt_that_nobody_told_of(world, ids):
+def _an_attempt_without_an_event(world, ids):
     remove(world, t.outbox)
-    remove(world, t.event, *told(ids, "succeeded", "started"))
+    remove(world, t.event, *event_of(ids, "succeeded", "started"))
 
 
 @breaks("I4")
-def _a_failed_attempt_that_nobody_told_of(world, ids):
+def _a_failed_attempt_without_an_event(world, ids):
     remove(world, t.outbox)
-    remove(world, t.event, *told(ids, "retried", "attempt_failed"))
+    remove(world, t.event, *event_of(ids, "retried", "attempt_failed"))
 
 
 def _open(world: World, claimed: bool = True) -> str:
@@ -181,7 +181,7 @@ def _a_lost_lease_that_no_reaper_takes(world, ids):
 
 
 @breaks("I5")
-def _a_queue_that_nobody_works_on(world, ids):
+def _a_queue_without_a_worker(world, ids):
     _open(world, claimed=False)
     world.advance(600)
 
@@ -264,19 +264,19 @@ def _a_success_that_an_older_attempt_has_written(world, ids):
 @breaks("I9")
 def _an_end_without_event(world, ids):
     remove(world, t.outbox)
-    remove(world, t.event, *told(ids, "timed out", "timed_out"))
+    remove(world, t.event, *event_of(ids, "timed out", "timed_out"))
 
 
 @breaks("I9")
 def _an_end_that_is_told_twice(world, ids):
-    row = first(world, t.event, *told(ids, "succeeded", "succeeded"))
+    row = first(world, t.event, *event_of(ids, "succeeded", "succeeded"))
     id_ = world.database.new_id()
     add(world, t.event, **{**row, "id": id_})
 
 
 @breaks("I9")
 def _another_end_than_the_state(world, ids):
-    change(world, t.event, *told(ids, "cancelled", "cancelled"), type="execution.expired")
+    change(world, t.event, *event_of(ids, "cancelled", "cancelled"), type="execution.expired")
 
 
 @breaks("I10")
@@ -290,7 +290,7 @@ def _two_attempts_that_succeeded(world, ids):
         t.attempt.c.outcome == "failed",
         outcome="succeeded",
     )
-    remove(world, t.event, *told(ids, "retried", "attempt_failed"))
+    remove(world, t.event, *event_of(ids, "retried", "attempt_failed"))
 
 
 @breaks("I10")
@@ -318,7 +318,7 @@ def _a_step_is_undone_by_what_failed(world, ids):
 
 @breaks("I11")
 def _an_event_of_another_tree(world, ids):
-    change(world, t.event, *told(ids, "succeeded", "succeeded"), root_id=ids["failed"])
+    change(world, t.event, *event_of(ids, "succeeded", "succeeded"), root_id=ids["failed"])
 
 
 @breaks("I11")
@@ -330,7 +330,7 @@ def _an_event_whose_cause_is_gone(world, ids):
 @breaks("I11")
 def _a_root_that_is_none(world, ids):
     change(world, t.execution, of(ids, "expired"), root_id=ids["succeeded"])
-    change(world, t.event, *told(ids, "expired", "expired"), root_id=ids["succeeded"])
+    change(world, t.event, *event_of(ids, "expired", "expired"), root_id=ids["succeeded"])
 
 
 @breaks("I11")

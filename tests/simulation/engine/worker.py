@@ -1,206 +1,31 @@
-"""The roles as processes of the simulation: the engine's own objects, called where their loops would call them."""
+"""The worker as a process of the simulation: slots that take messages, and a supervisor of leases."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from functools import cached_property
 from random import Random
 from typing import Any
 
 from functory.engine.access import grants
 from functory.engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
-from functory.engine.events import receipts
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.executions.store import Executions
-from functory.engine.maintenance import compensator
-from functory.engine.maintenance.reaper import Reaper
-from functory.triggers.routing.release import Release
-from functory.triggers.routing.router import Decision, Router
-from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.host_functions import EngineHost, Services
-from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
 
-# Virtual seconds between two rounds of a loop without a wake-up, and between two polls of a worker without a message.
+# Virtual seconds between two polls of a slot without a message.
 POLL = 3.0
 # A worker releases a claim that waits longer than this behind another claim of its message.
 PATIENCE = 1.0
-
-
-class Role(Process):
-    """A process with one loop: work until there is none, then sleep until a topic or the poll."""
-
-    def __init__(
-        self,
-        world: World,
-        name: str,
-        work: Callable[[], bool],
-        topic: str | None,
-        idle: str,
-        poll: float = POLL,
-    ) -> None:
-        super().__init__(world, name)
-        self._work = work
-        self._topic = topic
-        self._idle = idle
-        self._asks_when = ":now" in idle
-        self._poll = poll
-
-    def actors(self) -> Iterator[tuple[str, Steps]]:
-        yield "loop", self._loop()
-
-    def _moment(self) -> tuple[dict[str, str], ...]:
-        """The parameter ``now`` as SQLite stores times, for a query that uses it; empty for any other query."""
-        if not self._asks_when:
-            return ()
-        now = self.world.database.clock.now()
-        return ({"now": f"{now:%Y-%m-%d %H:%M:%S.%f}"},)
-
-    def _loop(self) -> Steps:
-        world = self.world
-        while True:
-            # An empty round of the engine costs a hundred times as much as this query.
-            if world.scalar(self._idle, *self._moment()) is None:
-                yield self._poll, self._topic
-                continue
-            try:
-                more = self._work()
-            except Unavailable as error:
-                world.note("unavailable", error.why)
-                yield 0.2 + world.rng.random(), None
-                continue
-            if more:
-                yield world.rng.random() * 0.02, None
-            else:
-                yield self._poll * (0.5 + world.rng.random()), self._topic
-
-
-class SimulatedRouter(Router):
-    """A router that raises at events of one type, as a defect of the router would make it."""
-
-    world: World
-
-    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
-        if row["type"] == POISON and not self.world.deck.cured(self.world):
-            raise RuntimeError("a decision that raises")
-        return super().decide(row, now)
-
-
-def router(world: World) -> Process:
-    """A router with small batches, so that two routers share the events."""
-    settings = world.settings.model_copy(update={"batch_size": world.rng.choice((2, 4, 16, 16))})
-    found = SimulatedRouter(world.database, settings)
-    found.world = world
-    world.deck.lend_triggers(found._triggers)
-
-    def work() -> bool:
-        done = found.route_batch()
-        world.note("routed", done.events, *done.fired, *(f"{n}:{why}" for n, why in done.suppressed))
-        return done.events > 0
-
-    return Role(world, "router", work, "events", "SELECT 1 FROM event WHERE state = 'pending' LIMIT 1")
-
-
-def flow(world: World) -> Process:
-    """The flow-control role: it releases what flow control holds."""
-    turn = Release(world.database, world.settings)
-
-    def work() -> bool:
-        more = turn.run_once()
-        world.note("turn", more)
-        return more
-
-    waits = (
-        "SELECT 1 FROM match_buffer UNION ALL SELECT 1 FROM cancellation UNION ALL "
-        "SELECT 1 FROM execution WHERE waiting_for_slot AND state = 'queued' LIMIT 1"
-    )
-    return Role(world, "flow", work, "flow", waits, poll=1.5)
-
-
-class SimulatedDispatcher(Dispatcher):
-    """A dispatcher that sends to the simulated broker."""
-
-    world: World
-
-    def _send(self, ids: Sequence[str]) -> None:
-        self.world.broker.send(ids)
-
-
-def dispatcher(world: World) -> Process:
-    """The dispatcher role: it sends queued executions to the broker."""
-    found = SimulatedDispatcher(world.database, world.settings, None)  # type: ignore[arg-type]
-    found.world = world
-    return Role(
-        world,
-        "dispatcher",
-        lambda: found.dispatch_batch() > 0,
-        "executions",
-        # Whatever could be sent: new, or sent longer ago than the shortest patience.
-        "SELECT 1 FROM execution WHERE state = 'queued' AND NOT waiting_for_slot"
-        " AND (dispatched_at IS NULL AND run_at <= :now "
-        f"OR dispatched_at < datetime(:now, '-{world.settings.redispatch_seconds} seconds')) LIMIT 1",
-        poll=2.0,
-    )
-
-
-def reaper(world: World) -> Process:
-    """The reaper role: it ends attempts whose lease has expired."""
-    found = Reaper(world.database, world.settings, trust_at_once=world.rng.random() < 0.2)
-
-    def work() -> bool:
-        done = found.reap()
-        if any(done.values()):
-            world.note("reaped", done)
-        return False
-
-    open_ = "SELECT 1 FROM execution WHERE state = 'running' OR (state = 'queued' AND expires_at IS NOT NULL)"
-    return Role(world, "reaper", work, None, f"{open_} LIMIT 1", poll=world.settings.lease_seconds / 3)
-
-
-def saga(world: World) -> Process:
-    """The compensation role: it runs the compensations of failed executions."""
-    return Role(
-        world,
-        "saga",
-        lambda: compensator.advance(world.database, world.settings) > 0,
-        "finished",
-        "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running') LIMIT 1",
-    )
-
-
-def undoer(world: World) -> Process:
-    """An operator who retries failed compensations."""
-    stuck = "SELECT saga_id FROM compensation WHERE state = 'failed' LIMIT 1"
-
-    def work() -> bool:
-        Compensations(world.database).retry(world.scalar(stuck))
-        world.note("undo again")
-        return False
-
-    return Role(world, "undoer", work, None, stuck, poll=5.0)
-
-
-def forgetter(world: World) -> Process:
-    """The retention role: it deletes expired delivery receipts."""
-
-    return Role(
-        world,
-        "retention",
-        lambda: any(receipts.delete_expired(world.database, timedelta(days=1)).values()),
-        None,
-        "SELECT 1",
-        poll=60.0,
-    )
 
 
 @dataclass(eq=False)
