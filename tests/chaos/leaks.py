@@ -7,8 +7,8 @@ process between zygote and worker gets SIGKILL. In some batches the worker itsel
 execution must have an allowed outcome. After each batch no process, mount, control group, descriptor, thread or file
 may be left, and memory must not grow. On a problem it prints a list and exits with 1.
 
-The seed decides the executions, the kills, and the executions that they follow. The exact times depend on the
-machine. Tiers B and C always run as an ordinary user.
+The seed decides the executions, and after which of them something is killed. What is killed and the exact times
+depend on the machine. Tiers B and C always run as an ordinary user.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class Chaos:
         self._seed = seed
         self._tell = tell
         self._random = Random(f"kills/{seed}")
-        # A generator of its own: the use of the others depends on the processes that are found alive.
+        # Generators of their own: the use of the last one depends on the processes that are found alive.
         self._fates = Random(f"workers/{seed}")
+        self._targets = Random(f"targets/{seed}")
         # Digits, because the mark is also an argument of /bin/sleep.
         self._mark = "".join(secrets.choice("123456789") for _ in range(14))
         self._folder = Path(tempfile.mkdtemp(prefix=f"leaks-{self._mark}-"))
@@ -155,11 +156,17 @@ class Chaos:
             self._problem(f"execution {reported['ended']}: {reported['problem']}")
 
     def _kill_one(self, worker: int) -> None:
-        """Kill a process of a random role, if there is one, shortly after the end of an execution."""
+        """Kill a process shortly after the end of an execution: of a role that was not killed yet, or of a random role
+        that has a process.
+        """
         time.sleep(self._random.random() * 0.03)
-        role = self._random.choices(list(_ROLES), list(_ROLES.values()))[0]
-        found = leftover_resources.by_role(leftover_resources.processes(self._mark), worker)[role]
-        if found and leftover_resources.kill(self._random.choice(found), self._mark):
+        found = leftover_resources.by_role(leftover_resources.processes(self._mark), worker)
+        roles = [role for role in _ROLES if found[role]]
+        if not roles:
+            return
+        fresh = [role for role in roles if role not in self.report.kills]
+        (role,) = self._targets.choices(fresh or roles, [_ROLES[role] for role in fresh or roles])
+        if leftover_resources.kill(self._targets.choice(found[role]), self._mark):
             self.report.kills[role] += 1
 
     def _settle(self, kept: bool) -> None:

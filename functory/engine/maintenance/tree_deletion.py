@@ -119,7 +119,7 @@ def table_sizes(database: Database) -> list[dict[str, Any]]:
 def _trees(database: Database, cutoff: datetime) -> Iterator[Counter[str]]:
     after = _LEAST
     while True:
-        with database.read() as tx:
+        with database.read(snapshot=True) as tx:
             page = _page(tx, after, cutoff)
             if not page:
                 return
@@ -291,17 +291,21 @@ def _page(tx: Tx, after: str, cutoff: datetime) -> list[str]:
 
 
 def _locked(tx: Tx, roots: Sequence[str]) -> list[str]:
-    """Lock everything of these trees. Return the roots of which no other transaction holds a row."""
+    """Lock everything of these trees. Return the roots that are there and of which no other transaction holds a row."""
     _set_timeouts(tx)
     if not tx.writes_concurrently:
         return list(roots)
-    free = set(roots)
+    free: set[str] | None = None
     for table in (event, execution):
         mine = sa.select(table.c.id, table.c.root_id).where(table.c.root_id.in_(roots)).order_by(table.c.id)
         got = Counter(str(row.root_id) for row in tx.execute(mine.with_for_update(skip_locked=True)))
         there = Counter(str(row.root_id) for row in tx.execute(mine))
+        if (
+            free is None
+        ):  # Each tree has the event that is its root, until another transaction has deleted it.
+            free = set(there)
         free -= {root for root in roots if got[root] != there[root]}
-    return sorted(free)
+    return sorted(free or ())
 
 
 def _set_timeouts(tx: Tx) -> None:

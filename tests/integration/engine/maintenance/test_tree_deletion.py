@@ -15,7 +15,7 @@ from functory.engine.database import partitions, prune_watermarks, schema
 from functory.engine.database.clock import ManualClock, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.errors import NotFound
-from functory.engine.maintenance import tree_deletion
+from functory.engine.maintenance import prune_exemptions, tree_deletion
 from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.tree_deletion import RetentionLimits
@@ -400,6 +400,27 @@ def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.Mo
     for step in tree_deletion.prune(aging.database, MONTH):
         gone.update(step)
     assert gone["event"] == events
+    assert aging.rows(schema.event) == []
+
+
+@on_postgresql
+def test_a_tree_that_another_scheduler_deletes_while_it_is_looked_at_is_passed_over(
+    aging: World, monkeypatch: pytest.MonkeyPatch
+):
+    order(aging)
+    order(aging)
+    aging.advance(31 * DAY)
+    find_exempt = prune_exemptions.find_exempt
+
+    def after_another_has_pruned(*given: Any) -> Any:
+        monkeypatch.setattr(prune_exemptions, "find_exempt", find_exempt)
+        assert prune(aging)["trees"] > 0
+        return find_exempt(*given)
+
+    monkeypatch.setattr(prune_exemptions, "find_exempt", after_another_has_pruned)
+    database = Database(aging.url, clock=aging.clock)
+    assert not sum(tree_deletion.prune(database, MONTH), Counter())
+    database.close()
     assert aging.rows(schema.event) == []
 
 
