@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -22,16 +23,17 @@ pytestmark = pytest.mark.postgres
 
 @contextmanager
 def ordinary_role(shop: Shop) -> Iterator[psycopg.Connection[Any]]:
-    """A database role without any right on Functory's tables."""
-    shop.sql("DROP ROLE IF EXISTS clerk", "CREATE ROLE clerk LOGIN PASSWORD 'clerk'")
-    shop.sql("GRANT USAGE, CREATE ON SCHEMA shop TO clerk", "ALTER TABLE shop.orders OWNER TO clerk")
+    """A database role without any right on Functory's tables. Roles belong to the server, which other tests use too."""
+    name = f"clerk_{uuid4().hex}"
+    shop.sql(f"CREATE ROLE {name} LOGIN PASSWORD 'clerk'")
+    shop.sql(f"GRANT USAGE, CREATE ON SCHEMA shop TO {name}", f"ALTER TABLE shop.orders OWNER TO {name}")
     try:
         with psycopg.connect(
-            shop.connection.info.dsn + " user=clerk password=clerk", autocommit=True
+            shop.connection.info.dsn + f" user={name} password=clerk", autocommit=True
         ) as clerk:
             yield clerk
     finally:
-        shop.sql("DROP OWNED BY clerk CASCADE", "DROP ROLE clerk")
+        shop.sql(f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}")
 
 
 @on_postgresql
@@ -80,8 +82,8 @@ def test_nothing_that_the_tables_owner_defines_runs_with_functorys_rights(shop: 
 
 @on_postgresql
 def test_functory_needs_the_right_to_watch_a_table(shop: Shop) -> None:
-    role = "functory_role"
-    shop.sql(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    role = f"functory_{uuid4().hex}"
+    shop.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     shop.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}", f"GRANT ALL ON SCHEMA public TO {role}")
     shop.sql(f"GRANT USAGE ON SCHEMA shop TO {role}")
     url = sa.make_url(shop.world.url).set(username=role, password="x").render_as_string(hide_password=False)
