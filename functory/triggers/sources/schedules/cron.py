@@ -39,7 +39,7 @@ def normalize(text: str) -> str:
         )
     if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
         raise ValueError(
-            f"the expression must have at most {MAX_LENGTH} plain characters: letters, digits and * , - / # @"
+            f"the expression must have at most {MAX_LENGTH} ASCII characters: letters, digits and * , - / # @"
         )
     given = text.strip()
     if given.startswith("@"):

@@ -1,8 +1,6 @@
 """What is over goes, whole trees at a time; what is open, young or looked at stays, and the invariants hold."""
 
-import itertools
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,73 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import partitions, prune_watermarks, schema
-from functory.engine.database.clock import ManualClock, lowest_id
-from functory.engine.database.connection import Database
+from functory.engine.database.clock import ManualClock
 from functory.engine.errors import NotFound
-from functory.engine.maintenance import prune_exemptions, tree_deletion
-from functory.engine.maintenance.invariants import verify
+from functory.engine.maintenance import tree_deletion
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.tree_deletion import RetentionLimits
-from tests.support.world import World, on_postgresql
+from tests.support.aging_world import DAY, MONTH, broken, ids_of, order, parts, prune, publish, roots
+from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
 
-DAY = 86_400.0
-MONTH = RetentionLimits(trees=timedelta(days=30))
-
-
-def ids_of(database: Database) -> Callable[[], str]:
-    """Ids that follow the test's clock, as real ones follow the real one."""
-    numbers = itertools.count(1)
-    return lambda: lowest_id(database.clock.now())[:-12] + f"{next(numbers):012x}"
-
-
-@pytest.fixture
-def aging(make_world: Callable[..., World]) -> World:
-    """A world whose ids are as old as its clock says."""
-    world = make_world()
-    world.database.new_id = ids_of(world.database)
-    world.function()
-    world.function("other")
-    world.trigger("first", "work", {"type": ["order"]})
-    world.route()
-    publish(world)
-    return world
-
-
-def prune(world: World, limits: RetentionLimits = MONTH) -> Counter[str]:
-    """A whole pass; nothing is violated after any of its steps."""
-    gone: Counter[str] = Counter()
-    for step in tree_deletion.prune(world.database, limits):
-        gone += step
-        assert broken(world) == {}
-    return gone
-
-
-def broken(world: World, **options: float) -> dict[str, tuple[str, ...]]:
-    return {
-        result.code: result.examples
-        for result in verify(world.database, world.settings, patience=options.get("patience", 10_000_000.0))
-        if result.count
-    }
-
-
-def publish(world: World) -> None:
-    """What the publisher does once the broker has confirmed."""
-    with world.database.write() as tx:
-        tx.execute(sa.delete(schema.outbox))
-
-
-def order(world: World, data: object = None) -> str:
-    """An order that is worked off to its end; the root's id."""
-    id_ = world.events.emit("order", data or {})
-    world.run_all()
-    publish(world)
-    return id_
-
-
-def roots(world: World) -> set[str]:
-    return {row["root_id"] for row in world.rows(schema.event)}
+LINE = {"stream": "stdout", "level": "info", "offset_seconds": 0.0}
 
 
 def test_a_tree_goes_whole_once_all_of_it_is_old(aging: World):
@@ -114,125 +56,6 @@ def test_the_functions_themselves_stay_and_what_was_saved_needs_no_event_any_mor
     assert "I4" in broken(aging)
 
 
-def leave_pending(world: World) -> str:
-    return world.events.emit("order", {})
-
-
-def leave_quarantined(world: World) -> str:
-    root = order(world)
-    _set(world, schema.event, schema.event.c.id == root, state="quarantined")
-    with world.database.write() as tx:
-        tx.execute(sa.delete(schema.firing))
-        tx.execute(sa.update(schema.execution).values(cause="replay", trigger_id=None))
-        tx.execute(sa.update(schema.budget).values(used=0))
-    return root
-
-
-def leave_unpublished(world: World) -> str:
-    root = world.events.emit("order", {})
-    world.run_all()
-    return root
-
-
-def leave_queued(world: World) -> str:
-    root = world.events.emit("order", {})
-    world.route()
-    publish(world)
-    return root
-
-
-def leave_running(world: World) -> str:
-    root = leave_queued(world)
-    world.worker.claim_any(10)
-    world.route()
-    publish(world)
-    return root
-
-
-def leave_waiting(world: World) -> str:
-    world.trigger("late", "other", {"type": ["late"]}, flow={"debounce": {"period": "7d"}})
-    root = world.events.emit("late", {})
-    world.route()
-    publish(world)
-    return root
-
-
-def leave_compensation(world: World) -> str:
-    root = order(world)
-    (row,) = world.rows(schema.execution)
-    with world.database.write() as tx:
-        tx.insert(
-            schema.compensation,
-            [
-                {
-                    "saga_id": row["id"],
-                    "position": 1,
-                    "step_id": row["id"],
-                    "function": "work",
-                    "compensate": "other",
-                    "state": "failed",
-                    "created_at": tx.now,
-                    "updated_at": tx.now,
-                }
-            ],
-        )
-    return root
-
-
-@pytest.mark.parametrize(
-    ("leave", "reason"),
-    [
-        (leave_pending, "an event is pending"),
-        (leave_quarantined, "an event is quarantined"),
-        (leave_unpublished, "an event is not published"),
-        (leave_queued, "an execution is open"),
-        (leave_running, "an execution is open"),
-        (leave_waiting, "a match waits"),
-        (leave_compensation, "a compensation is open"),
-    ],
-)
-def test_what_is_not_over_is_never_pruned_however_old_it_is(
-    aging: World, leave: Callable[[World], str], reason: str
-):
-    root = leave(aging)
-    before = parts(aging, root)
-    aging.advance(80 * DAY)
-    going, kept = tree_deletion.preview(aging.database, MONTH)
-    assert kept == Counter({reason: 1})
-    gone = Counter[str]()
-    for step in tree_deletion.prune(aging.database, MONTH):
-        gone += step
-    assert parts(aging, root) == before
-    assert roots(aging) == {root}
-    assert gone["trees"] == going["trees"] > 0
-    assert gone["event"] == going["event"]
-
-
-def parts(world: World, root: str) -> dict[str, list[dict[str, Any]]]:
-    """Every row of a tree."""
-    ids = [row["id"] for row in world.rows(schema.execution, schema.execution.c.root_id == root)]
-    found = {
-        table.name: world.rows(table, table.c.root_id == root)
-        for table in (
-            schema.event,
-            schema.execution,
-            schema.firing,
-            schema.buffered_match,
-            schema.budget,
-            schema.suppression,
-        )
-    }
-    return found | {
-        table.name: world.rows(table, table.c.execution_id.in_(ids))
-        for table in (schema.attempt, schema.span, schema.log)
-    }
-
-
-def _set(world: World, table: sa.Table, condition: object, **values: object) -> None:
-    with world.database.write() as tx:
-        tx.execute(sa.update(table).where(condition).values(**values))  # type: ignore[arg-type]
-
-
 def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
     order(aging)
     aging.advance(31 * DAY)
@@ -242,9 +65,6 @@ def test_a_dry_run_says_what_would_go_and_deletes_nothing(aging: World):
     assert aging.rows(schema.event) == before
     gone = prune(aging)
     assert {name: count for name, count in gone.items() if name != "partitions"} == dict(going)
-
-
-LINE = {"stream": "stdout", "level": "info", "offset_seconds": 0.0}
 
 
 def finish_with_lines(world: World, row: dict[str, Any], count: int) -> None:
@@ -355,73 +175,6 @@ def test_a_replay_outlives_what_it_repeats_and_says_that_it_was_pruned(aging: Wo
         aging.executions.get(old["id"])
     with pytest.raises(NotFound, match="pruned"):
         aging.events.get(old["event_id"])
-
-
-@on_postgresql
-def test_what_an_operator_replays_at_that_moment_is_not_pruned(aging: World):
-    """On PostgreSQL a transaction that adds to an old tree locks a row of it. SQLite has one writer."""
-    root = order(aging)
-    aging.advance(31 * DAY)
-    with aging.database.write() as tx:
-        tx.execute(
-            sa.select(schema.event)
-            .where(schema.event.c.id == root)
-            .with_for_update(read=True, key_share=True)
-        )
-        prune(aging)
-        assert root in roots(aging)
-    prune(aging)
-    assert roots(aging) == set()
-
-
-def test_several_schedulers_divide_the_work(aging: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tree_deletion, "CHUNK", 10)
-    for _ in range(25):
-        aging.events.emit("order", {})
-    aging.run_all()
-    publish(aging)
-    aging.advance(31 * DAY)
-    events = len(aging.rows(schema.event))
-    gone: Counter[str] = Counter()
-    lock = threading.Lock()
-
-    def one() -> None:
-        database = Database(aging.url, clock=aging.clock)
-        for step in tree_deletion.prune(database, MONTH):
-            with lock:
-                gone.update(step)
-        database.close()
-
-    threads = [threading.Thread(target=one) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for step in tree_deletion.prune(aging.database, MONTH):
-        gone.update(step)
-    assert gone["event"] == events
-    assert aging.rows(schema.event) == []
-
-
-@on_postgresql
-def test_a_tree_that_another_scheduler_deletes_while_it_is_looked_at_is_passed_over(
-    aging: World, monkeypatch: pytest.MonkeyPatch
-):
-    order(aging)
-    order(aging)
-    aging.advance(31 * DAY)
-    find_exempt = prune_exemptions.find_exempt
-
-    def after_another_has_pruned(*given: Any) -> Any:
-        monkeypatch.setattr(prune_exemptions, "find_exempt", find_exempt)
-        assert prune(aging)["trees"] > 0
-        return find_exempt(*given)
-
-    monkeypatch.setattr(prune_exemptions, "find_exempt", after_another_has_pruned)
-    database = Database(aging.url, clock=aging.clock)
-    assert not sum(tree_deletion.prune(database, MONTH), Counter())
-    database.close()
-    assert aging.rows(schema.event) == []
 
 
 def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Callable[..., World]):

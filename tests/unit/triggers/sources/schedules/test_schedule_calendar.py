@@ -111,9 +111,9 @@ def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
         ("5-1 * * * *", "minute field '5-1'"),
         ("", "is empty"),
         ("   ", "is empty"),
-        ("0 0 * * \x00", "plain characters"),
-        ("0 0 * * \ud800", "plain characters"),
-        ("0 0 * * ²L", "plain characters"),
+        ("0 0 * * \x00", "ASCII characters"),
+        ("0 0 * * \ud800", "ASCII characters"),
+        ("0 0 * * ²L", "ASCII characters"),
         ("0," * 200 + " * * * *", "at most 200"),
     ],
 )
