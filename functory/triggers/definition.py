@@ -143,10 +143,12 @@ class CompiledTrigger:
         """The input of the execution. Raises :class:`Invalid` when the template does not fit the event.
 
         ``events`` are all events of a firing that has several, in their order. Without a template the function gets the
-        list; a template reads it as ``events`` beside ``event``.
+        list; a template reads it as ``events`` beside ``event`` and ``data``.
         """
         if self.template is not None:
-            known = {"event": event} if events is None else {"event": event, "events": list(events)}
+            known: dict[str, Any] = {"event": event, "data": event.get("data")}
+            if events is not None:
+                known["events"] = list(events)
             rendered = self.template.render(known)
             if not isinstance(rendered, Mapping):
                 return arguments.bind_first(parameters, rendered)
@@ -332,7 +334,7 @@ def _criteria(given: Mapping[str, Any] | None) -> Criteria | None:
         name = min(criteria.required_names)
         raise Invalid(
             f"the criteria read {name}, which a trigger does not know",
-            "it knows the event's data only, under the name trigger",
+            "it knows the event, and the event's data under the names trigger and data",
             f"trigger.{name} for a member of the data, or write the value itself as the pattern",
         )
     return criteria

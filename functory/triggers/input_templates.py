@@ -1,7 +1,7 @@
 """Input templates: they map an event to the input of a trigger's function.
 
-A template is any JSON value; in its texts, ``{{ ... }}`` is replaced by a value of the context (``event``,
-``vars``)::
+A template is any JSON value; in its texts, ``{{ ... }}`` is replaced by a value of the context: ``event``, ``data``
+(the same as ``event.data``), and ``events`` where a firing has several::
 
     {"sku": "{{ event.data.output.sku }}", "note": "only {{ event.data.output.stock }} left"}
 
@@ -9,7 +9,7 @@ Saving a trigger compiles its template and reports errors in it; the router rend
 
 Inside the braces are a path or a text literal, then filters:
 
-- ``event.data.items[0].name``, ``event["data"]["a.b"]``, ``event.data.items[-1]`` for the last one,
+- ``event.data.items[0].name`` or ``data.items[0].name``, ``event["data"]["a.b"]``, ``data.items[-1]`` for the last one,
 - ``{{ "{{" }}`` for two braces as they are,
 - ``| default(5)``: the JSON value to take where the path has no value; a null in the event stays,
 - ``| json``: the value as JSON text; ``| string``: the same, but a text stays as it is.

@@ -130,6 +130,45 @@ def test_the_input_comes_from_the_template_the_output_or_the_event(fields, data,
     assert compiled(**fields).make_input(event("a", data=data), parameters) == expected
 
 
+@pytest.mark.parametrize("root", ["event.data", "data"])
+def test_the_data_have_one_name_in_templates_conditions_keys_and_criteria(root):
+    made = compiled(
+        on={"type": ["a"]},
+        function="f",
+        input={"first": f"{{{{ {root}.n }}}}", "second": f"n={{{{ {root}.none | default(2) }}}}"},
+        when=f"{root}.n == 7",
+        criteria={f"{root}.n": {"type": "equals", "pattern": 7}},
+        flow={"idempotency": {"key": f"{root}.n"}, "concurrency": {"limit": 1, "key": f"{root}.n"}},
+    )
+    one = event("a", data={"n": 7})
+    assert made.make_input(one, PARAMETERS) == {"first": 7, "second": "n=2"}
+    assert made.make_input(one, PARAMETERS, [one]) == {"first": 7, "second": "n=2"}
+    verdict = made.evaluate_conditions(one, NOW)
+    assert verdict is not None
+    assert verdict.matched
+    assert made.pattern is not None
+    assert not made.pattern.matches(event("a", data={"n": 8})), "the criteria narrow the pattern"
+    controls = made.flow.evaluate(one)
+    assert controls.idempotency is not None
+    assert {controls.idempotency.key.text, controls.concurrency_limits[0].key.text} == {"7"}
+
+
+@pytest.mark.parametrize("root", ["event.data", "data"])
+def test_the_data_have_the_same_name_in_composites_and_cancel_on(root):
+    parts = [{"on": {"type": [type_]}, "key": f"{root}.id", "when": f"{root}.n > 1"} for type_ in "ab"]
+    composite = compiled(composite={"all": parts, "within": "1m"}, function="f").composite
+    assert composite is not None
+    one = event("a", data={"n": 2, "id": "x"})
+    assert composite.parts[0].matches(one, NOW)
+    assert composite.key_and_parts(one, [0])[0].text == "x"
+    rule = compiled(
+        on={"type": ["a"]},
+        function="f",
+        flow={"cancel_on": [{"on": {"type": ["b"]}, "when": f"{root}.id == started.data.id"}]},
+    ).flow.cancel_on[0]
+    assert rule.evaluate(one, one, NOW).matched
+
+
 def test_a_template_that_does_not_fit_the_event_is_refused():
     with pytest.raises(Invalid):
         compiled(on={"type": ["a"]}, function="f", input={"n": "{{ event.data.n }}"}).make_input(

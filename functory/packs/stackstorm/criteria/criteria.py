@@ -36,6 +36,8 @@ CRITERION_COST = 50
 SEARCHES = ("any", "all", "any2any", "all2any")
 _FIELDS = frozenset({"type", "pattern", "condition"})
 _NOTHING: Mapping[str, Any] = {}
+# The names that keys and operands may begin with: StackStorm's for the payload, and those of conditions and templates.
+ROOTS = frozenset({"trigger", "data", "event"})
 
 
 class _Spent(Exception):
@@ -136,7 +138,7 @@ class Criteria:
         self.all = tuple(criteria)
         self._root = root
         self.pattern = pattern_of([found for c in self.all if (found := _accepted(c, root)) is not None])
-        self.required_names = frozenset(name for c in self.all for name in _reads(c)) - {"trigger"}
+        self.required_names = frozenset(name for c in self.all for name in _reads(c)) - ROOTS
         self.warnings = tuple(warning for c in self.all for warning in _warnings(c))
 
     def narrow(self, on: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +191,8 @@ class Criteria:
         payload: Any = event
         for name in self._root:
             payload = payload.get(name) if isinstance(payload, Mapping) else None
-        return {**vars, "trigger": payload} if payload else None
+        # The names of conditions and templates too: one value has one name in all places of a trigger.
+        return {"event": event, "data": event.get("data"), **vars, "trigger": payload} if payload else None
 
 
 def compile_criteria(criteria: Mapping[str, Any], *, root: str = "data") -> Criteria:
@@ -299,10 +302,11 @@ def _verdict(
 
 def _accepted(criterion: Criterion, root: tuple[str, ...]) -> tuple[tuple[str, ...], list[Any]] | None:
     names = criterion.key.names
-    if criterion.key.root != "trigger" or names is None or criterion.test is None:
+    if criterion.key.root not in ROOTS or names is None or criterion.test is None:
         return None
+    place = {"trigger": (*root, *names), "data": ("data", *names), "event": names}[criterion.key.root]
     accepted = translate(criterion.operator, criterion.operand)
-    return None if accepted is None else ((*root, *names), accepted)
+    return None if accepted is None or not place else (place, accepted)
 
 
 def _reads(criterion: Criterion) -> set[str]:
@@ -314,7 +318,7 @@ def _reads(criterion: Criterion) -> set[str]:
 def _warnings(criterion: Criterion) -> list[str]:
     key = criterion.key.written
     found: list[str] = []
-    if criterion.key.root != "trigger":
+    if criterion.key.root not in ROOTS:
         found.append(f'"{key}" does not begin with trigger, so there is never a value; write trigger.{key}')
     if criterion.operand is None and criterion.operator not in ("nequals", "exists", "nexists", "search"):
         found.append(f'"{key}" has no pattern, so {criterion.operator} never holds')

@@ -164,6 +164,23 @@ def test_keys_are_paths_with_the_first_match(key, found):
     assert holds({key: {"type": "equals", "pattern": found}}, payload) is (found is not None)
 
 
+@pytest.mark.parametrize("key", ["trigger.n", "data.n", "event.data.n", "event.type"])
+def test_the_names_of_conditions_are_read_too(key):
+    found = "t" if key == "event.type" else 5
+    compiled = compile_criteria({key: {"type": "equals", "pattern": found}})
+    event = {"type": "t", "data": {"n": 5}}
+    assert compiled.evaluate(event, NOW).matched
+    assert not compiled.evaluate({"type": "u", "data": {"n": 6}}, NOW).matched
+    assert (compiled.required_names, compiled.warnings) == (set(), ())
+    assert compiled.pattern is not None
+    assert compile_pattern(compiled.pattern).matches(event)
+
+
+def test_an_operand_reads_the_names_of_conditions_too():
+    criteria = {"data.n": {"type": "equals", "pattern": "{{ event.data.m }}"}}
+    assert compile_criteria(criteria).evaluate({"data": {"n": 5, "m": 5}}, NOW).matched
+
+
 def test_the_payload_may_lie_anywhere_in_the_event():
     compiled = compile_criteria(one("eq", 5), root="data.output")
     assert compiled.pattern == {"data": {"output": {"value": [5]}}}
