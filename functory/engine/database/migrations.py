@@ -27,8 +27,9 @@ log = structlog.get_logger("functory.migrate")
 HEAD = "0008"
 
 # The oldest schema whose code works on this one as well. A revision raises it when it removes or renames something, or
-# when it needs something that older code does not write. 0007 renames tables: all roles are stopped for it.
-OLDEST_COMPATIBLE = "0007"
+# when it needs something that older code does not write. Code before 0008 activates versions without a row of table
+# activation: all roles are stopped for it.
+OLDEST_COMPATIBLE = "0008"
 # Counter that stores it for code that does not know this schema; the name ends with the schema.
 _OLDEST_COMPATIBLE_KEY = "oldest code for schema "
 

@@ -20,6 +20,7 @@ from functory.engine.database.schema.flow_control import (
     slot,
 )
 from functory.engine.database.schema.functions import (
+    activation,
     environment,
     function,
     function_version,
@@ -27,6 +28,7 @@ from functory.engine.database.schema.functions import (
     resolution,
     secret,
     state,
+    version_mark,
 )
 from functory.engine.database.schema.metadata import metadata
 from functory.engine.database.schema.operations import audit, counter, switch, verification, worker
@@ -55,6 +57,8 @@ __all__ = [
     "metadata",
     "function",
     "function_version",
+    "activation",
+    "version_mark",
     "environment",
     "resolution",
     "grant_approval",

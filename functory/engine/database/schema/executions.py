@@ -96,6 +96,7 @@ Index(
 )
 Index("ix_execution_root_id", execution.c.root_id)
 Index("ix_execution_parent_id", execution.c.parent_id)
+partial("ix_execution_replay_of", execution, [execution.c.replay_of], "replay_of IS NOT NULL")
 Index("ix_execution_function", execution.c.function, execution.c.id)
 
 attempt = Table(

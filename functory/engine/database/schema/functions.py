@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy import Column, ForeignKey, Table, UniqueConstraint
+from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint, text
 
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
 from functory.engine.database.schema.metadata import metadata
@@ -59,6 +59,46 @@ function_version = Table(
     Column("cause_execution_id", Id),
     Column("created_at", Instant, nullable=False),
     UniqueConstraint("function_id", "number"),
+)
+
+# Which version was active, from when to when. One row for each change, which is never pruned; the open one is current.
+ACTIVATION_REASONS = ("save", "activate", "promote", "rollback", "force", "restore")
+activation = Table(
+    "activation",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("function_id", Id, ForeignKey("function.id"), nullable=False),
+    Column("function", sa.String(200), nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("previous", sa.Integer),  # the version that was active before
+    Column("reason", State(ACTIVATION_REASONS), nullable=False),
+    Column("proposal_id", Id),
+    Column("author", Words, nullable=False),
+    Column("cause_execution_id", Id),
+    Column("at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    Column("ended_by", Words),  # the author of the change that ended it
+)
+Index(
+    "uq_activation_open",
+    activation.c.function_id,
+    unique=True,
+    postgresql_where=text("ended_at IS NULL"),
+    sqlite_where=text("ended_at IS NULL"),
+)
+Index("ix_activation_function_id", activation.c.function_id, activation.c.at)
+
+# What is known about a version from its use. A rollback never goes to a bad one. Never pruned.
+version_mark = Table(
+    "version_mark",
+    metadata,
+    Column("function_id", Id, ForeignKey("function.id"), primary_key=True),
+    Column("version", sa.Integer, primary_key=True),
+    Column("mark", State(("good", "bad")), nullable=False),
+    Column("reason", Words, nullable=False),
+    Column("by", Words, nullable=False),
+    Column("canary_id", Id),
+    Column("at", Instant, nullable=False),
 )
 
 # Packages, pinned with hashes. The key is the hash of the lock, the Python and the platform it was made for.

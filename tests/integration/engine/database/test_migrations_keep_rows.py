@@ -54,6 +54,8 @@ WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("firing", "decision"): ("fired", "suppressed"),
     ("trigger", "state"): ("enabled", "paused", "shadow", "deleted"),
     ("function", "state"): ("enabled", "disabled", "deleted"),
+    ("activation", "reason"): ("save", "activate", "promote", "rollback", "force", "restore"),
+    ("version_mark", "mark"): ("good", "bad"),
     ("source", "state"): ("enabled", "paused", "deleted"),
     ("compensation", "state"): ("waiting", "pending", "running", "done", "failed", "skipped"),
     ("bucket", "kind"): ("debounce", "batch", "composite"),
