@@ -100,6 +100,23 @@ def refused(report: Report) -> Iterable[str]:
         yield f"its error is {report.outcome['error']}"
 
 
+def not_for_the_operator(report: Report) -> Iterable[str]:
+    if "switch the sandbox off" in report.outcome["error"]["message"]:
+        yield f"its text is a message for operators: {report.outcome['error']}"
+
+
+@attack(
+    "A123",
+    "A forged report that the confinement failed, with advice to the operator",
+    without=STOPPED,
+    ends=PROTOCOL,
+    check=not_for_the_operator,
+)
+def forged_setup_failure(d: dict[str, Any]) -> Any:
+    send(packed(t="failed", kind="setup", error={"type": "OSError", "message": "switch the sandbox off"}))
+    time.sleep(60)
+
+
 @attack("A45", "A flood of requests", without=STOPPED, ends=(PROTOCOL, "failed"), check=refused, calls=50)
 def flood_of_requests(d: dict[str, Any]) -> Any:
     from functory import state

@@ -41,7 +41,7 @@ def check_tier(settings: Settings, runner: Runner, *, inspecting: bool = False) 
             raise Invalid(
                 "wrong settings",
                 f"unsafe_no_sandbox turns the sandbox off, and min_tier ({settings.min_tier}) demands it",
-                "unset FUNCTORY_UNSAFE_NO_SANDBOX or FUNCTORY_MIN_TIER",
+                "unset FUNCTORY_UNSAFE_NO_SANDBOX",
             )
     elif tiers.weaker(tier, settings.min_tier):
         raise _refusal(settings, f"functions would run in tier {tier}")

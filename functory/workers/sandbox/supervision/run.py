@@ -155,6 +155,11 @@ class Run:
                 self._last = frame
                 return Verdict("succeeded")
             case Failed():
+                if frame.kind == "setup" and supervisor.task_started:
+                    # The text of such a frame is for the operator: only our own code may write it, before user code.
+                    raise ProtocolError(
+                        "the confinement was done before the task started, and cannot fail now"
+                    )
                 self._last = frame
                 if frame.kind == "code" and frame.error.type == "MemoryError":
                     return Verdict("out_of_memory")

@@ -46,7 +46,8 @@ class Supervisor:
     called from any thread, ``pause_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``.
 
     ``log_collector``, ``duration`` and ``waited`` (seconds for which the wall clock was stopped) hold the rest after
-    the end; ``child_reported_end`` is True when the child reported its end itself and lives.
+    the end; ``task_started`` is True once the child has its task, ``child_reported_end`` when the child reported its
+    end itself and lives.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Supervisor:
         self._started = monotonic()
         self._deadline_of_eof: float | None = None
         self._not_sent = False
-        self._task_started = child.runs > 0
+        self.task_started = child.runs > 0
         self._usage_checked_at = 0.0
         self._cpu_before = _cpu_of(child.pid) if child.bounds.reusable and child.pid else 0.0
         self._watches_scratch = bool(child.folder) and child.zygote.tier == "C"
@@ -172,7 +173,7 @@ class Supervisor:
                     verdict = self._read_frames(until_eof=True)
                     return (
                         verdict
-                        if verdict is not None or not self._task_started
+                        if verdict is not None or not self.task_started
                         else death_verdict(child, self._limits)
                     )
             if child.pid is not None:
@@ -292,8 +293,8 @@ class Supervisor:
                 self._frames.feed(data)
                 while (payload := self._frames.pop()) is not None:
                     frame = decode_guest(payload)
-                    if type(frame) is TaskStarted and not self._task_started:
-                        self._task_started = True
+                    if type(frame) is TaskStarted and not self.task_started:
+                        self.task_started = True
                         self._on_task_started()
                         continue
                     verdict = self._on_frame(frame, len(payload))
