@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
         "rate limit",
         Edit(
             "functory.engine.flow_control.rate_limits",
-            "RateLimits.acquire",
+            "RateLimitStates.acquire",
             "state.dropped += 1",
             "state.next_allowed_at = following",
         ),
@@ -88,18 +88,18 @@ WRONG: dict[str, tuple[str, Edit]] = {
         "idempotency",
         Edit(
             "functory.engine.triggers.idempotency",
-            "_IdempotencyKeys.used_by",
-            "expires_at > self._tx.now",
-            "expires_at >= self._tx.now",
+            "IdempotencyKeys.used_by",
+            "expires_at > self._now",
+            "expires_at >= self._now",
         ),
     ),
     "a window begins anew with each repetition": (
         "idempotency",
         Edit(
             "functory.engine.triggers.idempotency",
-            "check",
+            "decide",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
-            'seen.use(trigger["id"], controls.idempotency, row["id"])\n'
+            'keys.use(trigger["id"], controls.idempotency, row["id"])\n'
             '            refused.append((row, Suppress(trigger, "idempotent")))',
         ),
     ),

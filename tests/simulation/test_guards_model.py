@@ -388,7 +388,7 @@ OFF_BY_ONE = {
     "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
     "budget": Edit(
         "functory.engine.triggers.admission",
-        "_within_budget",
+        "within_budget",
         "spent + taken[root] >= limit",
         "spent + taken[root] > limit",
     ),
@@ -400,9 +400,9 @@ OFF_BY_ONE = {
     ),
     "breaker_open": Edit(
         "functory.engine.flow_control.circuit_breaker",
-        "record_violation",
-        "if trips == VIOLATIONS_TO_OPEN",
-        "if trips == VIOLATIONS_TO_OPEN + 1",
+        "count_violation",
+        "trips == VIOLATIONS_TO_OPEN",
+        "trips == VIOLATIONS_TO_OPEN + 1",
     ),
 }
 

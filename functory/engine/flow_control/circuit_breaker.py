@@ -6,7 +6,8 @@ execution. This stops loops that leave the system (a written file, a called webh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,29 +28,69 @@ _OPEN = sa.select(breaker).where(
 )
 
 
-def open_breakers(tx: Tx, trigger_ids: Sequence[str]) -> dict[str, datetime]:
-    """Return the triggers among ``trigger_ids`` whose breaker is open, each with the time at which it closes."""
-    if not trigger_ids:
-        return {}
-    rows = tx.rows(_OPEN, {"ids": list(trigger_ids), "now": tx.now})
-    return {row["trigger_id"]: row["open_until"] for row in rows}
+@dataclass(frozen=True)
+class Breaker:
+    """The state of one breaker: the violations since the first of its window, and when it closes (None: never open)."""
+
+    trips: int
+    since: datetime
+    open_until: datetime | None = None
 
 
-def record_violation(tx: Tx, trigger_id: str) -> datetime | None:
-    """Count a violation of the rate guard. Returns when the breaker closes, if this violation opened it."""
-    statement = sa.select(breaker).where(breaker.c.trigger_id == trigger_id)
-    row = tx.first(statement.with_for_update())
-    fresh = row is None or (tx.now - row["since"]).total_seconds() > WINDOW
-    trips = 1 if row is None or fresh else row["trips"] + 1
-    values: dict[str, Any] = {"trips": trips, "since": tx.now if row is None or fresh else row["since"]}
-    until = tx.now + timedelta(seconds=COOL_DOWN) if trips == VIOLATIONS_TO_OPEN else None
-    if until is not None:
-        values["open_until"] = until
-    if row is None:
-        tx.insert_missing(breaker, [{"trigger_id": trigger_id, "open_until": None, **values}])
-    else:
-        tx.execute(sa.update(breaker).where(breaker.c.trigger_id == trigger_id).values(**values))
-    return until
+def count_violation(known: Breaker | None, now: datetime) -> Breaker:
+    """Return the state after one more violation of the rate guard. A pure function."""
+    if known is None or (now - known.since).total_seconds() > WINDOW:
+        return Breaker(1, now, None if known is None else known.open_until)
+    trips = known.trips + 1
+    opens = trips == VIOLATIONS_TO_OPEN
+    return Breaker(trips, known.since, now + timedelta(seconds=COOL_DOWN) if opens else known.open_until)
+
+
+class BreakerStates:
+    """The breakers of some triggers at ``now``: decisions only, no rows."""
+
+    def __init__(self, states: MutableMapping[str, Breaker], now: datetime) -> None:
+        """``states`` has the breaker of each trigger id; it is changed in place."""
+        self._states = states
+        self._now = now
+
+    def open_until(self, trigger_id: str) -> datetime | None:
+        """When the breaker of a trigger closes; None when it is closed."""
+        known = self._states.get(trigger_id)
+        until = None if known is None else known.open_until
+        return until if until is not None and until > self._now else None
+
+    def record_violation(self, trigger_id: str) -> datetime | None:
+        """Count a violation of the rate guard. Returns when the breaker closes, if this violation opened it."""
+        before = self._states.get(trigger_id)
+        after = self._states[trigger_id] = count_violation(before, self._now)
+        return None if before is not None and before.open_until == after.open_until else after.open_until
+
+
+class Breakers(BreakerStates):
+    """The breakers of some triggers, as their rows have them. A violation is written at once."""
+
+    def __init__(self, tx: Tx, trigger_ids: Sequence[str]) -> None:
+        self._tx = tx
+        rows = tx.rows(_OPEN, {"ids": list(trigger_ids), "now": tx.now}) if trigger_ids else []
+        super().__init__({row["trigger_id"]: _state(row) for row in rows}, tx.now)
+
+    def record_violation(self, trigger_id: str) -> datetime | None:
+        statement = sa.select(breaker).where(breaker.c.trigger_id == trigger_id)
+        row = self._tx.first(statement.with_for_update())
+        if row is not None:
+            self._states[trigger_id] = _state(row)
+        opened = super().record_violation(trigger_id)
+        values = asdict(self._states[trigger_id])
+        if row is None:
+            self._tx.insert_missing(breaker, [{"trigger_id": trigger_id, **values}])
+        else:
+            self._tx.execute(sa.update(breaker).where(breaker.c.trigger_id == trigger_id).values(**values))
+        return opened
+
+
+def _state(row: Mapping[str, Any]) -> Breaker:
+    return Breaker(row["trips"], row["since"], row["open_until"])
 
 
 def close(tx: Tx, trigger_id: str) -> None:

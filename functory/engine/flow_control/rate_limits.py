@@ -11,7 +11,7 @@ throttle delays it (:mod:`functory.engine.flow_control.throttle`), and a webhook
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -66,12 +66,45 @@ _UPDATE = (
 
 
 @dataclass
-class _State:
-    next_allowed_at: datetime
+class RateLimitState:
+    """The state of one key: when its next use is expected, and the number of refused uses."""
+
+    next_allowed_at: datetime = row_locks.EPOCH
     dropped: int = 0
 
 
-class RateLimits:
+class RateLimitStates:
+    """The states of one control's keys at ``now``: decisions only, no rows. A key without a state is unused."""
+
+    def __init__(self, states: MutableMapping[tuple[str, str], RateLimitState], now: datetime) -> None:
+        """``states`` has the state of each (owner, hash of the key); it is changed in place."""
+        self._states = states
+        self._now = now
+        self._changed: set[tuple[str, str]] = set()
+
+    def acquire(self, owner_id: str, limit: RateLimit) -> float:
+        """Use the limit once, now. Returns 0.0, or the seconds until that is allowed; a refused use is counted as
+        dropped.
+        """
+        state = self._state(owner_id, limit)
+        start, following = reserve(state.next_allowed_at, self._now, limit)
+        if start > self._now:
+            state.dropped += 1
+            return (start - self._now).total_seconds()
+        state.next_allowed_at = following
+        return 0.0
+
+    def try_acquire(self, owner_id: str, limit: RateLimit) -> bool:
+        """Use the limit once, now. Returns False when that is not allowed; a refused use is counted as dropped."""
+        return not self.acquire(owner_id, limit)
+
+    def _state(self, owner_id: str, limit: RateLimit) -> RateLimitState:
+        place = owner_id, limit.key.hash
+        self._changed.add(place)
+        return self._states.setdefault(place, RateLimitState())
+
+
+class RateLimits(RateLimitStates):
     """The rate limits of some keys of one control, locked until the commit. :meth:`write` stores what has changed."""
 
     def __init__(self, tx: Tx, control: RateLimitControl, requested: Iterable[tuple[str, RateLimit]]) -> None:
@@ -89,27 +122,13 @@ class RateLimits:
             }
             for owner, limit in requested
         ]
-        self._states = {
-            (key[0], key[2]): _State(row["next_allowed_at"], row["dropped"])
-            for key, row in row_locks.lock(tx, table, rows).items()
-        }
-        self._changed: set[tuple[str, str]] = set()
-
-    def acquire(self, owner_id: str, limit: RateLimit) -> float:
-        """Use the limit once, now. Returns 0.0, or the seconds until that is allowed; a refused use is counted as
-        dropped.
-        """
-        state = self._state(owner_id, limit)
-        start, following = reserve(state.next_allowed_at, self._tx.now, limit)
-        if start > self._tx.now:
-            state.dropped += 1
-            return (start - self._tx.now).total_seconds()
-        state.next_allowed_at = following
-        return 0.0
-
-    def try_acquire(self, owner_id: str, limit: RateLimit) -> bool:
-        """Use the limit once, now. Returns False when that is not allowed; a refused use is counted as dropped."""
-        return not self.acquire(owner_id, limit)
+        super().__init__(
+            {
+                (key[0], key[2]): RateLimitState(row["next_allowed_at"], row["dropped"])
+                for key, row in row_locks.lock(tx, table, rows).items()
+            },
+            tx.now,
+        )
 
     def write(self) -> None:
         """Store the timestamps and counts that have changed."""
@@ -127,10 +146,6 @@ class RateLimits:
                     for key in sorted(self._changed)
                 ],
             )
-
-    def _state(self, owner_id: str, limit: RateLimit) -> _State:
-        self._changed.add((owner_id, limit.key.hash))
-        return self._states[owner_id, limit.key.hash]
 
 
 def delete_expired(tx: Tx, before: datetime, limit: int) -> int:

@@ -3,6 +3,8 @@
 The target function must exist and the input must fit. Then come the guards that count: the root budget, the trigger's
 circuit breaker, its rate for the subject. A refused match keeps its reason with limit and value. The guards that need
 no rows (own events, revisits, depth) come earlier, in ``functory.triggers.routing.guards``.
+
+Each check decides over states that it is given: :func:`admit` loads them from rows, a backtest keeps them in memory.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from functory.engine.database.transaction import Tx
@@ -18,8 +21,9 @@ from functory.engine.events import store as event_store
 from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import compensable_steps
 from functory.engine.flow_control import circuit_breaker
+from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, RateLimit
-from functory.engine.flow_control.rate_limits import RateLimits, guard_limit
+from functory.engine.flow_control.rate_limits import RateLimits, RateLimitStates, guard_limit
 from functory.engine.functions import dependencies, versions
 
 
@@ -79,23 +83,26 @@ def admit(
     tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates."""
-    ready, refused = _prepare(tx, fires)
+    targets = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
+    ready, refused = prepare(fires, targets)
     ready, late = _before_failure(tx, ready)
-    ready, over = _within_budget(tx, ready, max_budget)
-    ready, fast = _within_rate(tx, ready)
+    ready, over = within_budget(
+        ready, root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
+    )
+    ready, fast = _check_rates(tx, ready)
     root_budget.spend(tx, Counter(item.event["root_id"] for item in ready))
     return ready, [*refused, *late, *over, *fast]
 
 
-def _prepare(
-    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]]
+def prepare(
+    fires: Sequence[tuple[Mapping[str, Any], Fire]],
+    targets: Mapping[tuple[str, int | None], Mapping[str, Any]],
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Load the target function and render the input of each match."""
-    found = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
+    """Find the target function among the versions ``targets``, by reference, and render the input of each match."""
     ready: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     for event, fire in fires:
-        target = found.get(dependencies.parse_reference(fire.function))
+        target = targets.get(dependencies.parse_reference(fire.function))
         if target is None or target["state"] != "enabled":
             why = "does not exist" if target is None else f"is {target['state']}"
             refused.append(
@@ -134,10 +141,10 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
     return kept, refused
 
 
-def _within_budget(
-    tx: Tx, ready: Sequence[Admitted], max_budget: int
+def within_budget(
+    ready: Sequence[Admitted], used: Mapping[str, tuple[int, int]]
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    used = root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
+    """Split matches by the budgets of their roots: ``used`` has the executions so far and the maximum by root."""
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     taken: Counter[str] = Counter()
@@ -156,26 +163,43 @@ def _within_budget(
     return kept, refused
 
 
-def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
+def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
     limited = [item for item in ready if item.fire.per_minute is not None]
     if not limited:
         return list(ready), []
-    broken = circuit_breaker.open_breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
-    closed = [item for item in limited if item.fire.trigger["id"] not in broken]
-    guarded = {item.fire.trigger["id"] for item in closed}
+    breakers = Breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
+    closed = [item for item in limited if breakers.open_until(item.fire.trigger["id"]) is None]
     rate_guard = RateLimits(
         tx, "rate_guard", [(item.fire.trigger["id"], _guard_limit(item)) for item in closed]
     )
+    kept, refused, opened = within_rate(ready, rate_guard, breakers)
+    rate_guard.write()
+    event_store.append(
+        tx,
+        [
+            _breaker_opened_event(tx, trigger, until.isoformat(timespec="seconds"))
+            for trigger, until in opened
+        ],
+    )
+    return kept, refused
+
+
+def within_rate(
+    ready: Sequence[Admitted], rate_guard: RateLimitStates, breakers: BreakerStates
+) -> tuple[list[Admitted], list[SuppressedMatch], list[tuple[Mapping[str, Any], datetime]]]:
+    """Split matches by the rate guards and breakers of their triggers.
+
+    Returns also the triggers whose breaker opened, each with the time at which it closes.
+    """
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
+    opened: list[tuple[Mapping[str, Any], datetime]] = []
     for item in ready:
         trigger, limit = item.fire.trigger, item.fire.per_minute
-        if limit is None or (
-            trigger["id"] in guarded and rate_guard.try_acquire(trigger["id"], _guard_limit(item))
-        ):
+        until = None if limit is None else breakers.open_until(trigger["id"])
+        if limit is None or (until is None and rate_guard.try_acquire(trigger["id"], _guard_limit(item))):
             kept.append(item)
             continue
-        until = broken.get(trigger["id"])
         if until is not None:
             closes = until.isoformat(timespec="seconds")
             detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
@@ -192,14 +216,12 @@ def _within_rate(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
                 )
             )
             continue
-        opened = circuit_breaker.record_violation(tx, trigger["id"])
+        closes_at = breakers.record_violation(trigger["id"])
         detail = f"more than {limit} a minute for the subject {item.event['subject']!r}"
         refused.append((item.event, Suppress(trigger, "rate", limit, limit + 1, detail)))
-        if opened is not None:
-            broken[trigger["id"]] = opened
-            event_store.append(tx, [_breaker_opened_event(tx, trigger, opened.isoformat(timespec="seconds"))])
-    rate_guard.write()
-    return kept, refused
+        if closes_at is not None:
+            opened.append((trigger, closes_at))
+    return kept, refused, opened
 
 
 def _guard_limit(item: Admitted) -> RateLimit:

@@ -6,7 +6,7 @@ that the rate limit drops does not use up its idempotency key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from functory.engine.database.schema import Instant, idempotency_key
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import IdempotencyKey
-from functory.engine.flow_control.rate_limits import RateLimits
+from functory.engine.flow_control.rate_limits import RateLimits, RateLimitStates
 from functory.engine.serialization.durations import format_duration
 from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
 
@@ -31,7 +31,7 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
     ]
     if not asked:
         return list(matches), []
-    seen = _IdempotencyKeys(
+    keys = _StoredKeys(
         tx,
         [(row["id"], trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
     )
@@ -40,11 +40,21 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
         "rate_limit",
         [(trigger["id"], c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
     )
+    result = decide(matches, keys, rate_limits)
+    keys.write()
+    rate_limits.write()
+    return result
+
+
+def decide(
+    matches: Sequence[Match], keys: IdempotencyKeys, rate_limits: RateLimitStates
+) -> tuple[list[Match], list[SuppressedMatch]]:
+    """Split matches as :func:`check` does. Changes only the given states."""
     kept: list[Match] = []
     refused: list[SuppressedMatch] = []
     for row, decision in matches:
         trigger, controls = decision.trigger, decision.controls
-        first = None if controls.idempotency is None else seen.used_by(trigger["id"], controls.idempotency)
+        first = None if controls.idempotency is None else keys.used_by(trigger["id"], controls.idempotency)
         limit = controls.rate_limit
         if controls.idempotency is not None and first is not None:
             window = format_duration(controls.idempotency.window)
@@ -55,10 +65,8 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
             refused.append((row, Suppress(trigger, "rate_limited", limit.limit, detail=detail)))
         else:
             if controls.idempotency is not None:
-                seen.use(trigger["id"], controls.idempotency, row["id"])
+                keys.use(trigger["id"], controls.idempotency, row["id"])
             kept.append((row, decision))
-    seen.write()
-    rate_limits.write()
     return kept, refused
 
 
@@ -82,8 +90,31 @@ _USED = (
 )
 
 
-class _IdempotencyKeys:
-    """Idempotency keys, locked until the commit."""
+class IdempotencyKeys:
+    """Idempotency keys at ``now``: decisions only, no rows."""
+
+    def __init__(self, known: MutableMapping[tuple[str, str], tuple[str, datetime]], now: datetime) -> None:
+        """``known`` has the event that used each (trigger id, hash of the key) last, and when its window ends; it is
+        changed in place.
+        """
+        self._known = known
+        self._now = now
+        self._used: set[tuple[str, str]] = set()
+
+    def used_by(self, trigger_id: str, one: IdempotencyKey) -> str | None:
+        """Return the event that has used the key within its window; None: the key is free."""
+        event, expires_at = self._known.get((trigger_id, one.key.hash), ("", row_locks.EPOCH))
+        return event if expires_at > self._now else None
+
+    def use(self, trigger_id: str, one: IdempotencyKey, event_id: str) -> None:
+        """Give the key to ``event_id`` for its window, from now on."""
+        place = trigger_id, one.key.hash
+        self._known[place] = event_id, self._now + timedelta(seconds=one.window)
+        self._used.add(place)
+
+
+class _StoredKeys(IdempotencyKeys):
+    """Idempotency keys, locked until the commit. :meth:`write` stores the used ones."""
 
     def __init__(self, tx: Tx, wanted: Sequence[tuple[str, str, IdempotencyKey]]) -> None:
         self._tx = tx
@@ -98,22 +129,13 @@ class _IdempotencyKeys:
             }
             for event, trigger, one in wanted
         ]
-        self._known: dict[tuple[str, str], tuple[str, datetime]] = {
-            (key[0], key[1]): (row["event_id"], row["expires_at"])
-            for key, row in row_locks.lock(tx, idempotency_key, rows).items()
-        }
-        self._used: set[tuple[str, str]] = set()
-
-    def used_by(self, trigger_id: str, one: IdempotencyKey) -> str | None:
-        """Return the event that has used the key within its window; None: the key is free."""
-        event, expires_at = self._known[trigger_id, one.key.hash]
-        return event if expires_at > self._tx.now else None
-
-    def use(self, trigger_id: str, one: IdempotencyKey, event_id: str) -> None:
-        """Give the key to ``event_id`` for its window, from now on."""
-        place = trigger_id, one.key.hash
-        self._known[place] = event_id, self._tx.now + timedelta(seconds=one.window)
-        self._used.add(place)
+        super().__init__(
+            {
+                (key[0], key[1]): (row["event_id"], row["expires_at"])
+                for key, row in row_locks.lock(tx, idempotency_key, rows).items()
+            },
+            tx.now,
+        )
 
     def write(self) -> None:
         """Write the used keys."""

@@ -241,7 +241,7 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "functory.engine.triggers.admission",
-                "_within_budget",
+                "within_budget",
                 "spent + taken[root] >= limit",
                 "False",
             )
