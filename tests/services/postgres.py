@@ -103,6 +103,22 @@ class Postgres(Server):
                 "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(backends)]
             )
 
+    @contextmanager
+    def read_only(self, url: str) -> Iterator[None]:
+        """Inside the block the database at ``url`` takes no writes, as the former primary after a failover.
+
+        All its sessions end at the beginning; those of the block would stay read-only afterwards.
+        """
+        name = sql.Identifier(url.rpartition("/")[2])
+        setting = sql.SQL("ALTER DATABASE {} {} default_transaction_read_only {}")
+        with self.connect() as connection:
+            connection.execute(setting.format(name, sql.SQL("SET"), sql.SQL("= on")))
+            self.terminate(self.backends(url))
+            try:
+                yield
+            finally:
+                connection.execute(setting.format(name, sql.SQL("RESET"), sql.SQL("")))
+
     def move_to_small_disk(self, url: str, size: int) -> None:
         """Restart with a disk of ``size`` bytes and move the database at ``url``, without connections, onto it.
 

@@ -31,7 +31,12 @@ from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
 
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
-from functory.engine.database.driver_errors import DriverErrorTranslation, is_deadlock, unknown_commit_outcome
+from functory.engine.database.driver_errors import (
+    DriverErrorTranslation,
+    discard_useless_connection,
+    is_deadlock,
+    unknown_commit_outcome,
+)
 from functory.engine.database.notifications import Notifier, WakeupListener
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
@@ -352,6 +357,7 @@ class Database:
                 connect_args={"connect_timeout": 5, "application_name": "functory"},
             )
             hooks.listen(engine, "connect", self._prepare_postgres)
+            hooks.listen(engine, "handle_error", discard_useless_connection)
             return engine
         memory = self._url.database in (None, "", ":memory:")
         options: dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -15,9 +16,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from functory.engine.errors import FunctoryError, Invalid, Unavailable, Uncertain
 
-# Classes of PostgreSQL errors (manual, appendix A) that end a connection: server shutdown or crash (57P) and connection
-# failure (08x).
-_CUT_OFF = frozenset({"57P", "080"})
+# PostgreSQL's codes (manual, appendix A) of a connection that ended, so that the outcome of a commit is unknown:
+# connection failure (08; poolers report a lost server so) and the shutdown or crash of the server (57P).
+_CUT_OFF = ("08", "57P")
+# Codes of a server that cannot be used now, on a connection that is no longer of use: also a server that has become
+# read-only (25006), as the former primary is after a failover, or that has ended an idle session (25P03, 25P04).
+_GONE = (*_CUT_OFF, "25006", "25P03", "25P04")
+# Codes of a server that cannot be used now: also no resources, connections included (53), a statement that the server
+# ended (57), errors of its system (58), and transactions that it rolled back (40).
+_UNAVAILABLE = (*_GONE, "53", "57", "58", "40")
 
 
 class DriverErrorTranslation:
@@ -53,14 +60,15 @@ def translate_driver_error(name: str, error: BaseException) -> FunctoryError | N
     if not isinstance(error, DBAPIError):
         return None
     reason = str(error.orig).strip().splitlines()[0] if error.orig and str(error.orig).strip() else str(error)
-    if isinstance(error, OperationalError | InterfaceError):
-        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason))
+    state = _sqlstate(error)
+    if isinstance(error, OperationalError | InterfaceError) or state.startswith(_UNAVAILABLE):
+        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     if isinstance(error, DataError):
         return Invalid("the database cannot hold that value", reason)
     if error.connection_invalidated:
         return Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried")
     if isinstance(error, ProgrammingError) and "does not exist" in reason:
-        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason))
+        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     return None
 
 
@@ -68,8 +76,8 @@ def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
     """Return the error for a commit without an answer from the server; None when the commit certainly failed."""
     if not isinstance(error, OperationalError | InterfaceError):
         return None
-    state = getattr(error.orig, "sqlstate", None) or ""
-    if getattr(error.orig, "sqlite_errorcode", None) or (state and state[:3] not in _CUT_OFF):
+    state = _sqlstate(error)
+    if getattr(error.orig, "sqlite_errorcode", None) or (state and not state.startswith(_CUT_OFF)):
         return None
     return Uncertain(
         f"it is not known whether the database {name} has stored it",
@@ -81,11 +89,30 @@ def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:
 def is_deadlock(error: BaseException | None) -> bool:
     """Return True for PostgreSQL's deadlock_detected and serialization_failure (manual, appendix A)."""
     cause = error.__cause__ if isinstance(error, Unavailable) else None
-    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in ("40P01", "40001")
+    return isinstance(cause, DBAPIError) and _sqlstate(cause) in ("40P01", "40001")
 
 
-def _hint(reason: str) -> str:
+def discard_useless_connection(context: ExceptionContext) -> None:
+    """Hook of SQLAlchemy: replace the connections of the pool when the server behind them is no longer of use."""
+    if _sqlstate(context.sqlalchemy_exception).startswith(_GONE):
+        context.is_disconnect = True
+
+
+def _sqlstate(error: BaseException | None) -> str:
+    """Return PostgreSQL's code of an error; empty without one."""
+    return (getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None) or ""
+
+
+def _hint(reason: str, state: str) -> str:
     lowered = reason.lower()
+    if state == "25006":
+        return (
+            "wait for the end of the failover, or name the server that takes writes in FUNCTORY_DATABASE_URL"
+        )
+    if state == "53300":
+        return (
+            "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
+        )
     if "full" in lowered or "no space" in lowered:
         return "free disk space; nothing was written"
     if "no such table" in lowered or "does not exist" in lowered:

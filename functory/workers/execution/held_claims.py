@@ -133,6 +133,7 @@ class HeldClaims:
 
     def _renew_until_closed(self) -> None:
         last_heartbeat: float | None = None
+        failing = False
         while True:
             now = time.monotonic()
             heartbeat_due = last_heartbeat is None or now - last_heartbeat >= self._settings.heartbeat_seconds
@@ -142,8 +143,11 @@ class HeldClaims:
                     last_heartbeat = now
                 self._release_waiting_claims(now)
                 self._attempts.reconcile()
+                failing = False
             except FunctoryError as error:
-                log.warning("lease renewal failed", reason=error.why)
+                if not failing:
+                    log.warning("lease renewal failed, retrying", reason=error.why)
+                failing = True
             except Exception:
                 log.exception("lease renewal failed")
             if self._closed.wait(min(CANCEL_CHECK_SECONDS, self._settings.heartbeat_seconds)):

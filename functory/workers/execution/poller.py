@@ -56,6 +56,7 @@ class Poller(threading.Thread):
         self._ended = threading.Event()
         self._slot_freed = threading.Event()
         self._degraded = False
+        self._failing = False
 
     def stop(self) -> None:
         """Claim nothing more. Returns at once."""
@@ -81,8 +82,11 @@ class Poller(threading.Thread):
             try:
                 more = self._poll_once()
                 wait = self._pause() if not more else 0.0
+                self._failing = False
             except FunctoryError as error:
-                log.warning("poll failed, retrying", reason=error.why)
+                if not self._failing:
+                    log.warning("poll failed, retrying", reason=error.why)
+                self._failing = True
                 more, wait = False, RETRY_SECONDS
             except Exception:
                 log.exception("poll failed, retrying")

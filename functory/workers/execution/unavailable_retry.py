@@ -30,16 +30,20 @@ def retry_while_unavailable(
     """The result of ``operation``, as soon as the database answers. Raises the last error once ``ended`` is set.
 
     An operation that is not ``repeatable`` is not retried when its commit outcome is unknown. ``on_wait`` is called
-    before each pause, which lasts at most ``longest_pause`` seconds.
+    before the first pause; a pause lasts at most ``longest_pause`` seconds.
     """
     pause = PAUSE_SECONDS
+    waited = False
     while True:
         try:
             return operation()
         except Unavailable as error:
             if isinstance(error, Uncertain) and not repeatable:
                 raise
-            on_wait(error)
+            if not waited:
+                # Once for an outage: many executions wait at the same time.
+                on_wait(error)
+                waited = True
             if ended.wait(pause):
                 raise
             pause = min(pause * 2, longest_pause)

@@ -110,6 +110,16 @@ def pause(chaos: Chaos) -> None:
     recovered(chaos)
 
 
+@fault("pg-read-only", expect=all_live)
+def read_only(chaos: Chaos) -> None:
+    """Make the database read-only for longer than a lease, as a failover does: finished results wait for the end."""
+    chaos.pause(0, 2)
+    chaos.mark()
+    with chaos.postgres.read_only(chaos.settings.database):
+        time.sleep(AWAY_SECONDS)
+    recovered(chaos)
+
+
 def small_disk(chaos: Chaos) -> None:
     """Move the deployment's database to a small disk, which the test can fill."""
     chaos.client.database.close()
