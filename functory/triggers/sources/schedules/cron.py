@@ -1,15 +1,18 @@
-"""Parses cron expressions with cronsim; adds aliases and error messages.
+"""Cron expressions: aliases, error messages, and the times at which they are due in a time zone.
 
 Five fields (minute, hour, day of month, month, day of week) have Debian's semantics: a job at fixed times of
 the day runs once a day, right after a gap of daylight saving and in the first of two equal hours; one with a star
 in its minutes or hours follows real time. Six fields (seconds first) always follow real time.
+
+The fields are read by cronsim. Its own search for times is not used: it loses or doubles times near the gaps of some
+zones (a gap at midnight, a gap of half an hour).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsim import CronSim, CronSimError
 
@@ -28,6 +31,10 @@ MAX_LENGTH = 200
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 # Where a search for the first time begins when an expression is checked: any time would do.
 _SOMETIME = datetime(2026, 1, 1, tzinfo=UTC)
+_NONE = timedelta()
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+_RANGE_OF_ONE = re.compile(r"(?<![^,\s])(\w+)-\1/0*[1-9]\d*(?![^,\s])")
 _BAD = re.compile(r"Bad ([a-z-]+)")
 
 
@@ -47,7 +54,7 @@ def normalize(text: str) -> str:
     fields = given.split()
     _refuse_foreign(fields)
     try:
-        if next(CronSim(given, _SOMETIME), None) is None:
+        if next(times(given, _SOMETIME, UTC), None) is None:
             raise ValueError(_never(given))
     except (CronSimError, AssertionError, ValueError) as error:
         raise ValueError(_reason(fields, str(error))) from None
@@ -56,13 +63,85 @@ def normalize(text: str) -> str:
 
 def times(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
     """The times in UTC later than ``after``, in order. They end when no time follows within 50 years."""
+    fields = _read(text)
+    minutes = sorted(fields.minutes)
+    seconds = [timedelta(seconds=second) for second in sorted(fields.seconds)]
+    instants = _once_a_day if _is_at_fixed_times(fields.parts, text) else _in_real_time
     last = after
-    for found in CronSim(text, after.astimezone(zone)):
-        at = found.astimezone(UTC)
-        # A search that begins in the second of two equal hours would give times of the first again.
-        if at > last:
-            last = at
-            yield at
+    for minute in instants(_hours(fields, _start(after, zone)), minutes, zone):
+        for second in seconds:
+            at = minute + second
+            if at > last:
+                last = at
+                yield at
+
+
+def _read(text: str) -> CronSim:
+    """The fields as sets of numbers. Raises what cronsim raises."""
+    # cronsim takes 9-9/2 for 9/2: a range of one number would end with its field.
+    return CronSim(_RANGE_OF_ONE.sub(r"\g<1>", text.upper()), _SOMETIME)
+
+
+def _is_at_fixed_times(parts: list[str], text: str) -> bool:
+    return len(text.split()) == 5 and not parts[1].startswith("*") and not parts[2].startswith("*")
+
+
+def _start(after: datetime, zone: tzinfo) -> datetime:
+    """The earliest time that a clock on the wall shows after ``after``: clocks may be set back within the next day."""
+    local = after.astimezone(zone)
+    following = (after + _DAY).astimezone(zone)
+    back = (local.utcoffset() or _NONE) - (following.utcoffset() or _NONE)
+    return local.replace(tzinfo=None) - max(back, _NONE)
+
+
+def _hours(fields: CronSim, start: datetime) -> Iterator[datetime]:
+    """The hours of the wall clock in which the expression has times, from the hour of ``start`` on."""
+    hours = sorted(fields.hours)
+    first = start.replace(minute=0, second=0, microsecond=0)
+    day = first.replace(hour=0)
+    found = day.year
+    while day.year <= min(found + 50, datetime.max.year - 1):
+        if day.month not in fields.months:
+            day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+            continue
+        if fields.match_day(day.date()):
+            found = day.year
+            yield from (at for hour in hours if (at := day.replace(hour=hour)) >= first)
+        day += _DAY
+
+
+def _once_a_day(hours: Iterator[datetime], minutes: list[int], zone: tzinfo) -> Iterator[datetime]:
+    """The minutes in UTC: the first of two that the clock shows alike; for one in a gap, the end of the gap."""
+    for hour in hours:
+        for minute in minutes:
+            wall = hour.replace(minute=minute)
+            while not (shown := _shown(wall, zone)):
+                wall += _MINUTE
+            yield shown[0]
+
+
+def _in_real_time(hours: Iterator[datetime], minutes: list[int], zone: tzinfo) -> Iterator[datetime]:
+    """All minutes in UTC at which the clock shows one of the times."""
+    # The clock shows some minutes twice. The second time comes after later minutes that it showed before.
+    again: list[datetime] = []
+    for hour in hours:
+        for minute in minutes:
+            shown = _shown(hour.replace(minute=minute), zone)
+            while again and shown and again[0] < shown[0]:
+                yield again.pop(0)
+            yield from shown[:1]
+            again += shown[1:]
+    yield from again
+
+
+def _shown(wall: datetime, zone: tzinfo) -> list[datetime]:
+    """When in UTC the zone's clock shows ``wall``: once, twice, or never."""
+    found: list[datetime] = []
+    for fold in (0, 1):
+        at = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+        if at not in found and at.astimezone(zone).replace(tzinfo=None) == wall:
+            found.append(at)
+    return found
 
 
 def _alias(given: str) -> str:
