@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ from functory.client import Functory
 from functory.engine.errors import Invalid, Unavailable
 from functory.engine.events import cloudevents
 from functory.engine.events.cloudevents import Inbox, IncomingEvent
+from functory.engine.events.lineage_tokens import TRACESTATE, LineageToken, LineageTokens
 from functory.engine.serialization import media_types
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -33,6 +35,8 @@ log = structlog.get_logger("functory.api")
 
 # Size of an envelope without its data.
 ENVELOPE_BYTES = 65_536
+LineageReader = Callable[[IncomingEvent], LineageToken | None]
+
 # At most this number of a batch's faults is listed in an answer.
 MAX_LISTED_ERRORS = 100
 
@@ -42,6 +46,7 @@ def mount(
 ) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
     inbox = Inbox(functory.database, functory.settings.max_event_bytes)
+    tokens = LineageTokens(functory.secrets.derive_key)
     settings = functory.settings
 
     @app.post("/events", tags=["events"], status_code=202)
@@ -58,7 +63,10 @@ def mount(
             raw = await request_body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
             headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
             mode = content_mode(headers)
-            return await run_in_threadpool(_ingest, inbox, mode, headers, raw)
+            now = functory.database.clock.now()
+            return await run_in_threadpool(
+                lambda: _ingest(inbox, mode, headers, raw, _lineage_reader(tokens, headers, now))
+            )
         except (HTTPException, Invalid):
             metrics.events_received.labels(mode, "refused").inc()
             raise
@@ -123,20 +131,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _ingest(inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes) -> Response:
+def _ingest(
+    inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes, lineage_of: LineageReader
+) -> Response:
     if mode == "batch":
-        return _ingest_batch(inbox, raw)
+        return _ingest_batch(inbox, raw, lineage_of)
     one = (
         cloudevents.parse_binary(headers, raw)
         if mode == "binary"
         else cloudevents.parse_structured(media_types.read_json(raw))
     )
-    ((id_, known),) = inbox.ingest([one])
+    ((id_, known),) = inbox.ingest([one], [lineage_of(one)])
     _count_received(mode, [known])
     return JSONResponse({"event": id_, "duplicate": known}, status_code=202)
 
 
-def _ingest_batch(inbox: Inbox, raw: bytes) -> Response:
+def _ingest_batch(inbox: Inbox, raw: bytes, lineage_of: LineageReader) -> Response:
     given = media_types.read_json(raw)
     if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
         raise Invalid(
@@ -159,11 +169,25 @@ def _ingest_batch(inbox: Inbox, raw: bytes) -> Response:
             detail=f"{len(faults)} of its {len(given)} events are wrong; none was taken",
             errors=faults[:MAX_LISTED_ERRORS],
         )
-    answers = inbox.ingest(taken) if taken else []
+    answers = inbox.ingest(taken, [lineage_of(one) for one in taken]) if taken else []
     _count_received("batch", [known for _, known in answers])
     return JSONResponse(
         {"events": [{"event": id_, "duplicate": known} for id_, known in answers]}, status_code=202
     )
+
+
+def _lineage_reader(
+    tokens: LineageTokens, headers: Sequence[tuple[str, str]], now: datetime
+) -> LineageReader:
+    """Make the function that gives the execution which sent an event. It is named by the event's own attribute, which
+    goes with it through other systems (the CloudEvents extension Distributed Tracing), or by the request."""
+    of_request = tokens.verify(headers, now)
+
+    def read(one: IncomingEvent) -> LineageToken | None:
+        state = one.extensions.get(TRACESTATE)
+        return (tokens.verify([(TRACESTATE, state)], now) if isinstance(state, str) else None) or of_request
+
+    return read
 
 
 def _count_received(mode: str, known: Sequence[bool]) -> None:

@@ -39,13 +39,14 @@ _BOOT = """
 import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from functory.workers.sandbox.confinement.seccomp import filter as seccomp
-from functory.workers.sandbox.guest import network
+from functory.workers.sandbox.guest import http_clients, network
 import concurrent.futures, threading, asyncio, ssl
 source = sys.stdin.read()
 names = {"FD": int(sys.argv[1]), **json.loads(sys.argv[3])}
 profile = seccomp.Profile(name="child", network=True, subprocess=names.get("FORKS", False))
 seccomp.load(seccomp.program(seccomp.architecture(), profile, pid=os.getpid()))
 network.install(names["FD"])
+http_clients.HttpClients().set_lineage(names.get("LINEAGE", {}))
 exec(compile(source, "user code", "exec"), names)
 print("\\n" + json.dumps(names.get("result")))
 """
@@ -107,6 +108,10 @@ class _Web(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.startswith("/to/"):
             self._reply(302, b"", location=self.path.removeprefix("/to/"))
+        elif self.path == "/headers":
+            self._reply(
+                200, json.dumps([[name.lower(), value] for name, value in self.headers.items()]).encode()
+            )
         elif self.path == "/address":
             self._reply(200, self.connection.getsockname()[0].encode())
         else:

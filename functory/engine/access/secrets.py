@@ -101,6 +101,13 @@ class Secrets:
         """Check that there is a valid key. Raises :class:`Invalid`."""
         self._key()
 
+    def derive_key(self, purpose: bytes) -> bytes:
+        """Return a key of 32 bytes for one purpose (HKDF-SHA256, RFC 5869). Raises :class:`Invalid` without a key."""
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose).derive(self._key())
+
     def open(self, name: str) -> SecretStr:
         """Return the value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
         found = self.open_all([name])[name]

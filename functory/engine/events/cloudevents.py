@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from functory.engine.database.schema import event
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
+from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.serialization import json_codec, media_types
 
 STRUCTURED = "application/cloudevents+json"
@@ -115,19 +117,29 @@ class Inbox:
         """Refuse an event whose data is too large. Raises :class:`Invalid`."""
         event_store.check_data(one.data, self._max_bytes)
 
-    def ingest(self, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]:
+    def ingest(
+        self, incoming: Sequence[IncomingEvent], lineage: Sequence[LineageToken | None] = ()
+    ) -> list[tuple[str, bool]]:
         """Write all events of ``incoming`` in one transaction. Returns the id of each, and True if it was stored
         before.
+
+        ``lineage`` has for each event the execution that sent it, where that is known.
         """
         for one in incoming:
             self.check(one)
-        return self._database.group_commit(lambda tx: _ingest(tx, incoming))
+        return self._database.group_commit(lambda tx: _ingest(tx, incoming, lineage))
 
 
-def _ingest(tx: Tx, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]:
+def _ingest(
+    tx: Tx, incoming: Sequence[IncomingEvent], lineage: Sequence[LineageToken | None]
+) -> list[tuple[str, bool]]:
     first: dict[str, IncomingEvent] = {}
-    for one in incoming:
+    tokens: dict[str, LineageToken] = {}
+    for one, token in itertools.zip_longest(incoming, lineage):
         first.setdefault(one.dedup_key, one)
+        if token is not None:
+            tokens.setdefault(one.dedup_key, token)
+    causes = {token: find_cause(tx, token) for token in sorted(set(tokens.values()))}
     # In sorted order, so that two batches with the same events do not wait for each other.
     rows = [
         event_store.record(
@@ -136,6 +148,7 @@ def _ingest(tx: Tx, incoming: Sequence[IncomingEvent]) -> list[tuple[str, bool]]
             one.subject,
             one.data,
             source=one.source,
+            cause=causes[tokens[key]] if key in tokens else None,
             dedup_key=key,
             time=one.time,
             extensions=one.extensions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import source
 from functory.engine.database.transaction import Tx
 from functory.engine.events import receipts
+from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits
@@ -50,18 +51,23 @@ class Webhooks:
         return self._database.wakeup.generation("sources")
 
     def ingest(
-        self, row: Mapping[str, Any], arrival: IncomingEvent, rate_limit: RateLimit | None
+        self,
+        row: Mapping[str, Any],
+        arrival: IncomingEvent,
+        rate_limit: RateLimit | None,
+        lineage: LineageToken | None = None,
     ) -> WebhookResult:
         """Write the event of a request, once for each key, within the rate limit. Returns when it is durable.
 
-        A repeated key is answered with its event and does not count towards the limit. Raises :class:`Unavailable`.
+        A repeated key is answered with its event and does not count towards the limit. ``lineage`` names the execution
+        that made the request. Raises :class:`Unavailable`.
         """
         if rate_limit is None:
-            taken = self._database.group_commit(lambda tx: self._ingest(tx, row, arrival, None))
+            taken = self._database.group_commit(lambda tx: self._ingest(tx, row, arrival, None, lineage))
         else:
             # Alone: a shared transaction would lock the rate limits of several webhooks in any order.
             with self._database.write() as tx:
-                taken = self._ingest(tx, row, arrival, rate_limit)
+                taken = self._ingest(tx, row, arrival, rate_limit, lineage)
         if taken.event_id and not taken.duplicate:
             metrics.source_events.labels(metrics.kind_label(row["kind"])).inc()
         return taken
@@ -76,7 +82,12 @@ class Webhooks:
             )
 
     def _ingest(
-        self, tx: Tx, row: Mapping[str, Any], arrival: IncomingEvent, limit: RateLimit | None
+        self,
+        tx: Tx,
+        row: Mapping[str, Any],
+        arrival: IncomingEvent,
+        limit: RateLimit | None,
+        lineage: LineageToken | None,
     ) -> WebhookResult:
         if limit is not None:
             before = None if arrival.key is None else receipts.find_event_id(tx, row["id"], arrival.key)
@@ -87,6 +98,8 @@ class Webhooks:
             limits.write()
             if retry_after:
                 return WebhookResult(retry_after=retry_after)
+        if lineage is not None:
+            arrival = replace(arrival, cause=find_cause(tx, lineage))
         (event_id,) = receipts.ingest(tx, row["id"], source_store.event_source(row), [arrival])
         if event_id is None:
             return WebhookResult(

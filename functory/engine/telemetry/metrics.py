@@ -84,6 +84,11 @@ events_received = _counter(
     "mode",
     "result",
 )
+lineage_tokens = _counter(
+    "functory_lineage_tokens_total",
+    "Lineage tokens in requests to webhooks and /events: continued, or ignored as forged, stale, foreign, unknown.",
+    "result",
+)
 router_events = _counter("functory_router_events_total", "Routed events by outcome.", "outcome")
 router_match = _histogram(
     "functory_router_match_seconds",

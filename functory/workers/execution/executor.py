@@ -13,7 +13,7 @@ import os
 import secrets as randomness
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -23,6 +23,7 @@ from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Stale, Unavailable
+from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
 from functory.engine.executions.attempts import Attempts
@@ -94,6 +95,7 @@ class Executor:
             state=State(database),
             grant_approvals=GrantApprovals(database, settings),
         )
+        self._lineage_tokens = LineageTokens(self._services.secrets.derive_key)
         self._held_claims = HeldClaims(database, settings, self._attempts, worker_id, runner.tier)
         self._closed = threading.Event()
         self._draining = threading.Event()
@@ -252,7 +254,9 @@ class Executor:
         """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down."""
         claim = running.claim
         try:
-            job = job_from_claim(claim, package_folders(claim, self._environments))
+            job = job_from_claim(
+                claim, package_folders(claim, self._environments), self._lineage_headers(claim)
+            )
         except Unavailable as error:
             return AttemptResult("crashed", error=error_record(error) | {"type": "EnvironmentUnavailable"})
         except FunctoryError as error:
@@ -270,6 +274,12 @@ class Executor:
             return None
         result = attempt_result(claim, outcome, Redactor(host.opened_secrets))
         return replace(host.denied_requests.append_to_log(result), file_writes=written)
+
+    def _lineage_headers(self, claim: Claim) -> Mapping[str, str]:
+        """The headers for the requests of a claim; none where it has no network."""
+        if not claim.grants.hosts and self._runner.tier != "none":
+            return {}
+        return self._lineage_tokens.headers(claim.row, self._database.clock.now())
 
     def _collect_written_files(self, claim: Claim, outcome: Outcome) -> list[tuple[bytes, str]]:
         """The watched files that the attempt wrote."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -28,10 +29,10 @@ _STATES = {
 }
 
 
-def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
+def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str, str]) -> Job:
     """Build the job of a child process: the claim's exact code, input, grants and limits.
 
-    ``packages`` are the folders of the packages that it may import.
+    ``packages`` are the folders of the packages that it may import, ``lineage`` the headers for its HTTP requests.
     """
     row, limit = claim.row, claim.limits
     return Job(
@@ -71,6 +72,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...]) -> Job:
             write=claim.grants.write,
             subprocess=claim.grants.subprocess,
         ),
+        lineage=dict(lineage),
         reuse=claim.version["reuse"],
         seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
     )

@@ -164,6 +164,7 @@ class Runner:
                 # A warm one has the codes already.
                 known = msgspec.structs.replace(job, codes={}) if child.runs else None
                 first = encode_for_guest(Start(job=known)) if known else whole
+                pool.set_lineage(child, job.lineage)
                 run = Run(job, host, child, self._monotonic, control, pool.task_started)
                 kept = False
                 try:

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.clock import Clock
 from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.serialization import durations, json_codec
@@ -88,6 +89,7 @@ class WebhookReceiver:
         self._secrets = secrets
         self._clock = clock
         self._max_bytes = max_bytes
+        self._lineage_tokens = LineageTokens(secrets.derive_key)
         self._kind = WebhookSource()
         self._compiled: dict[tuple[str, int], _CompiledWebhook] = {}
         self._reported_at: dict[str, float] = {}
@@ -214,7 +216,8 @@ class WebhookReceiver:
                 413, "too_large", f"the event has {size:,} bytes; at most {self._max_bytes:,} are taken"
             )
         arrival = IncomingEvent(made.type, made.data, made.subject, key=made.delivery_id or proof.replay_key)
-        taken = self._webhooks.ingest(row, arrival, ready.rate)
+        lineage = self._lineage_tokens.verify(request.headers, self._clock.now())
+        taken = self._webhooks.ingest(row, arrival, ready.rate, lineage)
         if taken.retry_after > 0:
             again = durations.format_duration(taken.retry_after)
             return WebhookResponse(

@@ -25,6 +25,7 @@ from functory.workers.sandbox.guest.arguments import bind
 from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.file_audit import FileAudit
+from functory.workers.sandbox.guest.http_clients import HttpClients
 from functory.workers.sandbox.guest.json_values import TooLarge, encode
 from functory.workers.sandbox.guest.linker import Linker
 from functory.workers.sandbox.protocol.frames import (
@@ -82,6 +83,7 @@ class Guest:
         self._engine = functory_module.EngineClient(self._channel, _EMPTY_JOB)
         self._module = functory_module.make_module(_EMPTY_JOB, self._engine)
         self._file_audit = FileAudit(self._channel)
+        self._http_clients = HttpClients()
         self._outputs = _open_outputs()
         inherit_context()
 
@@ -163,6 +165,7 @@ class Guest:
         recorder = CallRecorder(self._channel, job.limits)
         self._engine.set_job(job)
         self._file_audit.start(job.grants.write)
+        self._http_clients.set_lineage(job.lineage)
         if self._linker is None:
             self._linker = Linker(job.codes, recorder)
             sys.modules["functory"] = self._module

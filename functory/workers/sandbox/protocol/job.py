@@ -139,6 +139,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust_domain: str = ""
     """Executions of different trust domains never share a zygote."""
     grants: Grants = Grants()
+    lineage: dict[str, str] = {}
+    """Headers that its HTTP requests carry: they name it as their cause. They hold nothing that is secret."""
     reuse: bool = False
     """Run it in a process that has run this version before, where there is one."""
 

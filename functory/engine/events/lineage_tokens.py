@@ -1,0 +1,168 @@
+"""Lineage that leaves the engine and comes back: signed tokens in the headers of HTTP requests.
+
+A request that a running function makes carries a token of its execution. A webhook or ``POST /events`` that gets it
+back writes its event with that execution as the cause, so that depth, budget and the guards against loops apply. The
+token is in a header of its own, and in ``tracestate`` beside a ``traceparent`` (W3C Trace Context,
+https://www.w3.org/TR/trace-context/): services that pass a trace on pass it on, too.
+
+A token holds ids, a depth and its expiry, signed with HMAC-SHA256 by a key that is derived from the deployment's. It
+proves nothing but what caused a request, and gives no access: a request needs its usual credentials. A token that is
+forged, expired or of another deployment is ignored and counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+import structlog
+
+from functory.engine.database.schema import Id, execution
+from functory.engine.database.transaction import Tx
+from functory.engine.errors import FunctoryError
+from functory.engine.events.causation import Cause
+from functory.engine.telemetry import metrics
+
+log = structlog.get_logger("functory.lineage")
+
+HEADER = "functory-lineage"
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+# Our entry of a tracestate.
+MEMBER = "functory"
+# A request that comes back later than this begins a tree of its own: no loop that is so slow does harm.
+VALID_FOR = timedelta(days=1)
+# Tokens of one request that are verified; a request of ours has two copies of one.
+MAX_TOKENS = 8
+
+_PURPOSE = b"functory lineage 1"
+_TOKEN = re.compile(
+    r"(?P<signed>v1\.(?P<deployment>[0-9a-f]{8})\.(?P<root>[0-9a-f]{32})\.(?P<execution>[0-9a-f]{32})"
+    r"\.(?P<depth>[0-9]{1,6})\.(?P<expires>[0-9]{1,12}))\.(?P<mac>[A-Za-z0-9_-]{43})",
+    re.ASCII,
+)
+# Built once, because it runs with each request that carries a token. The lock keeps the tree until the commit.
+_EXECUTION = (
+    sa.select(*(execution.c[name] for name in ("id", "fence", "root_id", "depth", "chain", "function")))
+    .where(execution.c.id == sa.bindparam("id", type_=Id))
+    .with_for_update(read=True, key_share=True)
+)
+
+
+@dataclass(frozen=True, order=True)
+class LineageToken:
+    """A verified token: the execution that made a request, its root and its depth."""
+
+    root_id: str
+    execution_id: str
+    depth: int
+
+
+class LineageTokens:
+    """Issues and verifies the tokens of one deployment. Thread-safe.
+
+    ``derive_key`` returns the deployment's key for a purpose (``Secrets.derive_key``). Where it raises an error because
+    there is none, there are no tokens.
+    """
+
+    def __init__(self, derive_key: Callable[[bytes], bytes]) -> None:
+        self._derive_key = derive_key
+        self._lock = threading.Lock()
+        self._key: bytes | None = None
+        self._warned = False
+
+    def headers(self, row: Mapping[str, Any], now: datetime) -> dict[str, str]:
+        """Return the headers for requests of the execution ``row``; none without a key."""
+        key = self._load_key()
+        if key is None:
+            return {}
+        root, own = (UUID(row[name]).hex for name in ("root_id", "id"))
+        expires = int((now + VALID_FOR).timestamp())
+        signed = f"v1.{_deployment(key)}.{root}.{own}.{row['depth']}.{expires}"
+        token = f"{signed}.{_mac(key, signed)}"
+        return {HEADER: token, TRACEPARENT: f"00-{root}-{own[16:]}-01", TRACESTATE: f"{MEMBER}={token}"}
+
+    def verify(self, headers: Iterable[tuple[str, str]], now: datetime) -> LineageToken | None:
+        """Return the token of a request's headers (lower-case names); the deepest one of several, None without one."""
+        given = list(itertools.islice(_tokens(headers), MAX_TOKENS))
+        key = self._load_key() if given else None
+        if key is None:
+            return None
+        found: list[LineageToken] = []
+        for text in dict.fromkeys(given):
+            result, token = _verify(key, text, now)
+            if token is None:
+                metrics.lineage_tokens.labels(result).inc()
+            else:
+                found.append(token)
+        return max(found, key=lambda token: token.depth, default=None)
+
+    def _load_key(self) -> bytes | None:
+        if self._key is None:
+            with self._lock:
+                try:
+                    self._key = self._key or self._derive_key(_PURPOSE)
+                except FunctoryError as error:
+                    if not self._warned:
+                        self._warned = True
+                        log.warning(
+                            "requests of functions carry no lineage", why=error.what, advice=error.try_
+                        )
+        return self._key
+
+
+def find_cause(tx: Tx, token: LineageToken | None) -> Cause | None:
+    """Return the execution that a token names as a cause, and keep its tree until the commit; None without one.
+
+    The chain is read from its row. A token of a tree that was deleted meanwhile is counted, and has no effect.
+    """
+    if token is None:
+        return None
+    row = tx.first(_EXECUTION, {"id": token.execution_id})
+    known = row is not None and (row["root_id"], row["depth"]) == (token.root_id, token.depth)
+    metrics.lineage_tokens.labels("continued" if known else "unknown").inc()
+    return Cause.from_row(row) if row is not None and known else None
+
+
+def _tokens(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, value in headers:
+        parts = [part.strip() for part in value.split(",")] if name in (HEADER, TRACESTATE) else []
+        if name == TRACESTATE:
+            members = (part.partition("=") for part in parts)
+            parts = [value for key, _, value in members if key == MEMBER]
+        yield from filter(None, parts)
+
+
+def _verify(key: bytes, text: str, now: datetime) -> tuple[str, LineageToken | None]:
+    """Return a token, or the reason why it is none."""
+    parts = _TOKEN.fullmatch(text)
+    if parts is None:
+        return "forged", None
+    if parts["deployment"] != _deployment(key):
+        return "foreign", None
+    if not hmac.compare_digest(parts["mac"], _mac(key, parts["signed"])):
+        return "forged", None
+    if int(parts["expires"]) < now.timestamp():
+        return "stale", None
+    root, own = (str(UUID(parts[name])) for name in ("root", "execution"))
+    return "continued", LineageToken(root, own, int(parts["depth"]))
+
+
+def _deployment(key: bytes) -> str:
+    """Return the id of the deployment that has this key. It discloses nothing of the key."""
+    return hmac.new(key, b"deployment", hashlib.sha256).hexdigest()[:8]
+
+
+def _mac(key: bytes, signed: str) -> str:
+    digest = hmac.new(key, signed.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
