@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import combinations
 from typing import Any
 
 import sqlalchemy as sa
@@ -339,6 +340,18 @@ class Simulation:
             for key in "ab":
                 assert sum(row["k"] == key for row in active) <= 1
 
+    def check_starts(self, rate: dict[str, Any], step: float) -> None:
+        """Check that the attempts of each key started no faster than the throttle allows."""
+        keys = {row["id"]: row["k"] if "key" in rate else "" for row in self.executions()}
+        times: dict[str, list[float]] = {}
+        for row in self.world.rows(schema.attempt):
+            started = (row["started_at"] - START).total_seconds()
+            times.setdefault(keys[row["execution_id"]], []).append(started)
+        for found in map(sorted, times.values()):
+            for first, last in combinations(range(len(found)), 2):
+                least = (last - first - rate.get("burst", 1) + 1) * step
+                assert found[last] - found[first] >= least, f"{found} is faster than {rate}"
+
     def check_decisions(self) -> None:
         """Check that all decisions so far are those that the model computes."""
         rows = {row["n"]: row for row in self.executions()}
@@ -347,9 +360,11 @@ class Simulation:
             step = _seconds(rate["period"]) / rate["limit"]
             wanted = self.model.starts(rate, step)
             assert set(started) == set(wanted)
+            self.check_starts(rate, step)
             for n, row in rows.items():
                 if row["attempt"] == 0:
-                    assert (row["run_at"] - START).total_seconds() == wanted[n]
+                    # Later when it was due and no token was left.
+                    assert (row["run_at"] - START).total_seconds() >= wanted[n]
                 if row["started_at"] is not None:
                     assert (row["started_at"] - START).total_seconds() >= wanted[n]
         if rate := self.flow.get("rate_limit"):

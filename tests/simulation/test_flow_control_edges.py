@@ -15,7 +15,7 @@ pytest_plugins = ["tests.support.world"]
 # events, "t" releases, "c" claims, "f" ends running executions with success, "x" with failure. A number lets these
 # seconds pass.
 EDGES: dict[str, str] = {
-    "throttle": "a a b 10 t c a 9 t c 1 t c a",
+    "throttle": "a a b 10 t c a 9 t c 1 t c a a 40 t c c c c x 5 t c",
     "throttle with a burst": "a a a a 10 a 30 a a a a",
     "rate limit": "a a b 5 a 5 a a",
     "rate limit with a burst": "a a a 9 a 1 a a",
@@ -74,6 +74,24 @@ WRONG: dict[str, tuple[str, Edit]] = {
     "a burst of one more": (
         "throttle with a burst",
         Edit("functory.engine.flow_control.rate_limits", "reserve", "limit.burst - 1", "limit.burst"),
+    ),
+    "a start without a token": (
+        "throttle",
+        Edit(
+            "functory.engine.flow_control.throttle",
+            "take_tokens",
+            "allowed_at <= now and turn",
+            "turn - turn + now",
+        ),
+    ),
+    "a token for each reservation, not for each attempt": (
+        "throttle",
+        Edit(
+            "functory.engine.executions.throttled_claims",
+            "keep_with_token",
+            'row["throttle_key"] is not None',
+            'row["throttle_key"] is not None and row["attempt"] == 1',
+        ),
     ),
     "what is dropped counts": (
         "rate limit",

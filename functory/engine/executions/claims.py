@@ -21,7 +21,7 @@ from functory.engine.database.schema import Instant, attempt, execution
 from functory.engine.errors import FunctoryError, NotFound, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
-from functory.engine.executions import leases, ready_queue
+from functory.engine.executions import leases, ready_queue, throttled_claims
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.functions import dependencies, grant_approvals, limits, versions
 from functory.engine.functions.limits import Limits
@@ -117,7 +117,8 @@ class Claims:
     def claim(self, ids: Sequence[str]) -> list[Claim]:
         """queued → running for those of ``ids`` that are due.
 
-        The others (taken, cancelled, early) and texts that are no id are skipped: ids come from messages.
+        The others (taken, cancelled, early, without a token of their throttle) and texts that are no id are skipped:
+        ids come from messages.
         """
         known = [id_ for id_ in map(_id_or_none, ids) if id_ is not None]
         if not known:
@@ -189,7 +190,7 @@ class Claims:
             "lease": tx.now + self._lease,
             "worker": self._worker_id,
         }
-        rows = tx.rows(_CLAIMED, parameters)
+        rows = throttled_claims.keep_with_token(tx, tx.rows(_CLAIMED, parameters))
         taken.clear()
         if not rows:
             return []

@@ -4,8 +4,9 @@ GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allow
 expected. A request that comes up to ``burst - 1`` intervals of ``period / limit`` earlier conforms, and moves that time
 on by one interval.
 
-Four controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform, its
-throttle delays it (:mod:`functory.engine.flow_control.throttle`), and a webhook refuses it with the seconds to wait.
+Five controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform. Its
+throttle delays it, with two of them: ``throttle`` for reservations and ``start`` for starts
+(:mod:`functory.engine.flow_control.throttle`). A webhook refuses it with the seconds to wait.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import NO_KEY, Key, RateLimit
 from functory.engine.serialization import json_codec
 
-RateLimitControl = Literal["throttle", "rate_limit", "rate_guard", "webhook"]
+RateLimitControl = Literal["throttle", "start", "rate_limit", "rate_guard", "webhook"]
 
 
 def guard_limit(subject: str | None, per_minute: int) -> RateLimit:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import execution, slot
 from functory.engine.database.transaction import Tx
-from functory.engine.executions import cancellation, root_budget
+from functory.engine.executions import cancellation, root_budget, throttled_claims
 from functory.engine.executions.start import new_row
 from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
@@ -124,7 +124,9 @@ class _Launcher:
         """Set when the execution may start, and when it expires."""
         controls = item.fire.controls
         if controls.throttle is not None:
-            row["run_at"] = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
+            reservation = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
+            row["run_at"] = reservation.due_at
+            row |= throttled_claims.columns(controls.throttle, reservation)
         row["queue_at"] = row["run_at"] - timedelta(seconds=controls.priority)
         if controls.expires_after is not None:
             latest = self._tx.now + timedelta(seconds=controls.expires_after)

@@ -24,10 +24,12 @@ def upgrade() -> None:
     _create_activations()
     _fill_activations()
     _index_replays()
+    _add_throttles()
 
 
 def downgrade() -> None:
     """Rows of the older schema stay as they are."""
+    _drop_throttles()
     op.drop_index("ix_execution_replay_of", table_name="execution")
     op.drop_table("version_mark")
     op.drop_table("activation")
@@ -176,3 +178,25 @@ def _index_replays() -> None:
         postgresql_where=again,
         sqlite_where=again,
     )
+
+
+def _add_throttles() -> None:
+    """An execution carries its throttle, for claims to take its tokens. What is queued already starts as before."""
+    op.add_column("execution", sa.Column("throttle", Json(), nullable=True))
+    op.add_column("execution", sa.Column("throttle_key", sa.String(length=32), nullable=True))
+    op.add_column("execution", sa.Column("throttle_place", Instant(), nullable=True))
+    waiting = sa.text("state = 'queued' AND throttle_key IS NOT NULL")
+    op.create_index(
+        "ix_execution_throttled",
+        "execution",
+        ["trigger_id", "throttle_key", "throttle_place"],
+        unique=False,
+        postgresql_where=waiting,
+        sqlite_where=waiting,
+    )
+
+
+def _drop_throttles() -> None:
+    op.drop_index("ix_execution_throttled", table_name="execution")
+    for name in ("throttle_place", "throttle_key", "throttle"):
+        op.drop_column("execution", name)

@@ -44,6 +44,10 @@ execution = Table(
     Column("waiting_for_slot", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
     # It has rows of table slot, which are deleted when it ends.
     Column("has_concurrency", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    # Of a throttled one: its throttle, the hash of the key (empty without a key), its place in the order of the key.
+    Column("throttle", Json),
+    Column("throttle_key", sa.String(32)),
+    Column("throttle_place", Instant),
     Column("expires_at", Instant),
     Column("dispatched_at", Instant),
     Column("dispatch_count", sa.Integer, nullable=False, default=0),
@@ -81,6 +85,13 @@ partial(
     execution,
     [execution.c.run_at],
     "waiting_for_slot AND state = 'queued'",
+)
+# Throttled executions that wait, in the order of their starts.
+partial(
+    "ix_execution_throttled",
+    execution,
+    [execution.c.trigger_id, execution.c.throttle_key, execution.c.throttle_place],
+    "state = 'queued' AND throttle_key IS NOT NULL",
 )
 # Open executions of a trigger: for singletons, overlap policies and cancel-on.
 partial("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")

@@ -61,7 +61,7 @@ WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("bucket", "kind"): ("debounce", "batch", "composite"),
     ("match_buffer", "kind"): ("debounce", "batch", "composite"),
     ("pace", "control"): ("throttle", "rate_limit", "webhook"),
-    ("rate_limit", "control"): ("throttle", "rate_limit", "rate_guard", "webhook"),
+    ("rate_limit", "control"): ("throttle", "start", "rate_limit", "rate_guard", "webhook"),
     ("schedule_tick", "origin"): ("calendar", "backfill", "manual"),
 }
 ROWS = 10
