@@ -13,6 +13,7 @@ NAMES = (
     "router",
     "routing",
     "sandbox",
+    "frames",
     "schedules",
     "webhooks",
     "files",

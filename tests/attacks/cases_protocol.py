@@ -117,6 +117,25 @@ def forged_setup_failure(d: dict[str, Any]) -> Any:
     time.sleep(60)
 
 
+@attack(
+    "A124",
+    "A small frame that becomes large in the worker: a million empty objects",
+    without=STOPPED,
+    ends="output_too_large",
+    memory_bytes=64 * 2**20,
+)
+def small_frame_of_many_values(d: dict[str, Any]) -> Any:
+    value = b"\xdd" + (10**6).to_bytes(4, "big") + b"\x80" * 10**6
+    send(frame(b"\x84\xa1t\xa8finished\xa4kind\xa4json\xa8warnings\x90\xa5value" + value))
+    time.sleep(60)
+
+
+@attack("A124b", "Harmless frames without end", without=STOPPED, ends="timed_out", cpu_seconds=2.0)
+def endless_frames(d: dict[str, Any]) -> Any:
+    while True:
+        send(packed(t="wrote", path="x") * 1000)
+
+
 @attack("A45", "A flood of requests", without=STOPPED, ends=(PROTOCOL, "failed"), check=refused, calls=50)
 def flood_of_requests(d: dict[str, Any]) -> Any:
     from functory import state

@@ -216,7 +216,7 @@ class Runner:
         pool_key = PoolKey(packages=tuple(packages), inspecting=True)
         found: list[Described] = []
 
-        def on_frame(frame: FromGuest, size: int) -> Verdict | None:
+        def on_frame(frame: FromGuest, size: int, memory: int) -> Verdict | None:
             if isinstance(frame, Described) and size <= _SCHEMA_BYTES:
                 found[:] = [frame]
                 return Verdict("succeeded") if frame.final else None

@@ -21,12 +21,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from functory.workers.sandbox.protocol.job import Job, ResultKind
+from functory.workers.sandbox.protocol.job import Job, Limits, ResultKind
 
 MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
 MAX_WRITTEN_FILES = 1000  # files of one execution that are noted as written by it
 ENVELOPE_BYTES = 16_384  # what a frame may hold in addition to the limited value
+ERROR_BYTES = (
+    2_097_152  # an error with the longest message, trace and lines of code, in the widest characters
+)
 _HEADER = struct.Struct("<I")
 _JSON_TEXT = 1  # the extension type, see the module's docstring
 
@@ -231,6 +234,12 @@ FromGuest = (
 FromHost = Start | Inspect | Reply
 
 
+def largest_frame(limits: Limits) -> int:
+    """Return the length of the longest frame that a child with these limits may send."""
+    values = max(limits.result_bytes, limits.call_bytes, limits.span_bytes)
+    return max(ERROR_BYTES, values + 2 * ENVELOPE_BYTES)
+
+
 def _restore(code: int, data: memoryview) -> Any:
     if code == _JSON_TEXT:
         return json.loads(bytes(data))
@@ -287,7 +296,7 @@ def decode_guest(payload: bytes | bytearray | memoryview) -> FromGuest:
     """Decode and check a frame of the child; ``ProtocolError`` for anything else."""
     try:
         message = _guest_decoder.decode(payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise ProtocolError(f"not a frame: {error}") from None
     for field in message.__struct_fields__:
         value = getattr(message, field)

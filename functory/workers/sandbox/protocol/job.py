@@ -82,7 +82,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One recorded input or output; a larger one is cut to a short repr."""
     spans_bytes: int = 4_194_304
     """Total of all recorded inputs and outputs."""
-    frame_bytes: int = 16 * 1024 * 1024
     traffic_bytes: int = 256 * 1024 * 1024
     """Sent to and received from granted hosts, together."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -42,10 +43,11 @@ _log = structlog.get_logger(__name__)
 class RequestHandler:
     """Checks order and budget of requests, and lets ``host`` answer them.
 
-    ``on_reply(request, reply_frame)`` is called on one of the threads for each answer.
+    ``on_reply(request, reply_frame, cpu_seconds)`` is called on one of the threads for each answer, with the CPU time
+    that it took there.
     """
 
-    def __init__(self, job: Job, host: Host, on_reply: Callable[[Request, bytes], None]) -> None:
+    def __init__(self, job: Job, host: Host, on_reply: Callable[[Request, bytes, float], None]) -> None:
         self._job = job
         self._host = host
         self._on_reply = on_reply
@@ -80,7 +82,9 @@ class RequestHandler:
 
     def _work(self) -> None:
         while (request := self._queue.get()) is not None:
-            self._on_reply(request, self._reply(request))
+            began = time.thread_time()
+            reply = self._reply(request)
+            self._on_reply(request, reply, time.thread_time() - began)
 
     def _reply(self, request: Request) -> bytes:
         try:

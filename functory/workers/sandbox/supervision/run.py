@@ -54,7 +54,8 @@ class Run:
         self._child = child
         self._spans = SpanCollector(job)
         self._requests = RequestHandler(job, host, self._on_reply)
-        self._answered: deque[tuple[Request, bytes]] = deque()
+        self._answered: deque[tuple[Request, bytes, float]] = deque()
+        self._held: dict[int, int] = {}
         self._written_files: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
         self._supervisor = Supervisor(
@@ -126,13 +127,15 @@ class Run:
             )
         return error
 
-    def _on_frame(self, frame: FromGuest, size: int) -> Verdict | None:
+    def _on_frame(self, frame: FromGuest, size: int, memory: int) -> Verdict | None:
         supervisor, limits = self._supervisor, self._job.limits
         match frame:
             case Request():
                 if size > limits.call_bytes + ENVELOPE_BYTES:
                     raise ProtocolError(f"a request of {size} bytes")
                 self._requests.accept(frame)
+                self._held[frame.id] = memory
+                supervisor.cost.hold(memory)
                 if isinstance(frame, Call | Gather):
                     supervisor.pause_clock()
             case LogRecord():
@@ -143,8 +146,10 @@ class Run:
                 self._note(frame.path)
             case SpanOpened():
                 self._spans.open(frame, size)
+                supervisor.cost.hold(memory)
             case SpanClosed():
                 self._spans.close(frame, size)
+                supervisor.cost.hold(memory)
             case Finished():
                 if size > limits.result_bytes + 2 * ENVELOPE_BYTES:
                     return Verdict(
@@ -175,16 +180,20 @@ class Run:
         except UnicodeEncodeError:
             raise ProtocolError("a path is no bytes") from None
 
-    def _on_reply(self, request: Request, reply: bytes) -> None:
-        self._answered.append((request, reply))
+    def _on_reply(self, request: Request, reply: bytes, cpu_seconds: float) -> None:
+        self._answered.append((request, reply, cpu_seconds))
         self._supervisor.wake.set()
 
     def _on_wake(self) -> None:
         while self._answered:
-            request, reply = self._answered.popleft()
+            request, reply, cpu_seconds = self._answered.popleft()
             self._requests.in_flight -= 1
+            self._supervisor.cost.release(self._held.pop(request.id))
             if isinstance(request, Call | Gather):
+                # Its thread has waited, and polled meanwhile: that is no cost of what was sent.
                 self._supervisor.resume_clock()
+            else:
+                self._supervisor.cost.answered(cpu_seconds)
             self._supervisor.send(reply)
 
 

@@ -24,12 +24,13 @@ from functory.workers.sandbox.protocol.frames import (
     FromGuest,
     ProtocolError,
     TaskStarted,
-    decode_guest,
+    largest_frame,
 )
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.protocol.log_lines import LogCollector, escape_control_characters
 from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, unlinked_file_bytes
 from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
+from functory.workers.sandbox.supervision.worker_cost import TooCostly, WorkerCost
 
 _READ_BYTES = 262_144
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
@@ -41,13 +42,14 @@ _USAGE_CHECK_SECONDS = 0.05
 class Supervisor:
     """Supervises one run of ``child``.
 
-    ``on_frame(frame, size)`` returns a verdict when the frame is the last one; ``on_wake`` is called after each
-    ``wake``, ``on_task_started`` when the child has its task; all three on the supervising thread. ``send`` may be
+    ``on_frame(frame, size, memory)`` gets a frame of ``size`` bytes that takes ``memory`` bytes now, and returns a
+    verdict when it is the last one; ``on_wake`` is called after each ``wake``, ``on_task_started`` when the child has
+    its task; all three on the supervising thread. ``send`` may be
     called from any thread, ``pause_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``.
 
-    ``log_collector``, ``duration`` and ``waited`` (seconds for which the wall clock was stopped) hold the rest after
-    the end; ``task_started`` is True once the child has its task, ``child_reported_end`` when the child reported its
-    end itself and lives.
+    ``cost`` counts what the run costs the worker. ``log_collector``, ``duration`` and ``waited`` (seconds for which the
+    wall clock was stopped) hold the rest after the end; ``task_started`` is True once the child has its task,
+    ``child_reported_end`` when the child reported its end itself and lives.
     """
 
     def __init__(
@@ -55,11 +57,12 @@ class Supervisor:
         child: Child,
         limits: Limits,
         monotonic: Callable[[], float],
-        on_frame: Callable[[FromGuest, int], Verdict | None],
+        on_frame: Callable[[FromGuest, int, int], Verdict | None],
         control: Control,
         on_wake: Callable[[], None] = lambda: None,
         on_task_started: Callable[[], None] = lambda: None,
     ) -> None:
+        self.cost = WorkerCost(limits)
         self.log_collector = LogCollector(limits)
         self.duration = 0.0
         self.waited = 0.0
@@ -72,7 +75,7 @@ class Supervisor:
         self._on_wake = on_wake
         self._on_task_started = on_task_started
         self._control = control
-        self._frames = FrameBuffer(limits.frame_bytes)
+        self._frames = FrameBuffer(largest_frame(limits))
         self._outbox = bytearray()
         self._outbox_lock = threading.Lock()
         self._pause_count = 0
@@ -119,6 +122,7 @@ class Supervisor:
         """
         child = self._child
         self._outbox += first_frame
+        self.cost.start()
         self._control.attach(self.wake)
         try:
             verdict = self._watch()
@@ -198,9 +202,14 @@ class Supervisor:
             )
         if self._checks_usage and now - self._usage_checked_at >= _USAGE_CHECK_SECONDS:
             self._usage_checked_at = now
+            began = time.thread_time()
             verdict = self._check_usage()
+            self.cost.exclude(time.thread_time() - began)
             if verdict is not None:
                 return verdict
+        verdict = self.cost.verdict()
+        if verdict is not None:
+            return verdict
         if self._deadline_of_eof is not None and now >= self._deadline_of_eof:
             return Verdict(
                 "crashed",
@@ -292,15 +301,17 @@ class Supervisor:
             try:
                 self._frames.feed(data)
                 while (payload := self._frames.pop()) is not None:
-                    frame = decode_guest(payload)
+                    frame, memory = self.cost.decode(payload)
                     if type(frame) is TaskStarted and not self.task_started:
                         self.task_started = True
                         self._on_task_started()
                         continue
-                    verdict = self._on_frame(frame, len(payload))
+                    verdict = self._on_frame(frame, len(payload), memory)
                     if verdict is not None:
                         self.child_reported_end = not self._frames.pending()
                         return verdict
+            except TooCostly as error:
+                return error.verdict
             except ProtocolError as error:
                 return Verdict(
                     "protocol_error",
