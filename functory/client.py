@@ -260,8 +260,12 @@ class Functory:
     ) -> backtest.Comparison:
         """Decide again on the events since ``since``, for trigger ``name`` or a ``draft`` definition of it.
 
-        Nothing is run. With both, the result holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
+        Flow control decides too, at the times at which the events were routed. Nothing is run. With both, the result
+        holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """
+        from functory.engine.database import prune_watermarks
+        from functory.engine.executions import root_budget
+        from functory.engine.functions import versions
         from functory.triggers import definition
         from functory.triggers.analysis import backtest
 
@@ -275,8 +279,27 @@ class Functory:
             tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
         assert tried is not None
         other = stored if draft is not None else None
-        rows = self.events.scan(since, backtest.possible_event_types(tried, other))
-        return backtest.run(tried, other, rows, self.settings, progress=progress)
+        references = [dependencies.parse_reference(one.function) for one in (tried, other) if one is not None]
+        with self.database.read() as tx:
+            targets = versions.load_many(tx, references)
+            pruned_until = prune_watermarks.read(tx)
+
+        def budget_use(least: int, trigger_id: str) -> dict[str, int]:
+            with self.database.read() as tx:
+                return root_budget.used_by_others(tx, least, trigger_id)
+
+        return backtest.run(
+            tried,
+            other,
+            self.events.scan(since, backtest.possible_event_types(tried, other)),
+            self.settings,
+            targets=targets,
+            since=since,
+            until=self.database.clock.now(),
+            pruned_until=pruned_until,
+            budget_use=budget_use,
+            progress=progress,
+        )
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Fire once a match that a guard, a pause or a wrong input suppressed. Raises :class:`Conflict`."""

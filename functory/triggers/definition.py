@@ -121,6 +121,14 @@ class CompiledTrigger:
         return self.row["name"]
 
     @property
+    def event_types(self) -> frozenset[str] | None:
+        """The only event types that its patterns can match, those of cancel-on included; None when one can match
+        any."""
+        rules = (self.row["definition"].get("flow") or {}).get("cancel_on") or ()
+        types = [self.types, *(listed_types(rule["on"]) for rule in rules)]
+        return None if None in types else frozenset().union(*filter(None, types))
+
+    @property
     def buffer_policy(self) -> BufferPolicy | None:
         """The control that its matches wait for; None when they do not wait for others."""
         return self.composite or self.flow.debounce or self.flow.batch

@@ -16,6 +16,8 @@ from typing import Protocol
 import uuid_utils.compat as uuids
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The latest datetime, as the milliseconds of a UUIDv7.
+_LATEST = 253_402_300_799_000
 
 
 class Clock(Protocol):
@@ -128,6 +130,12 @@ class ServerIds:
         random = int.from_bytes(os.urandom(8)) >> 2
         number = timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random
         return str(uuids.UUID(int=number))
+
+
+def time_of_id(id_: str) -> datetime:
+    """Return the time in a UUIDv7, in milliseconds."""
+    milliseconds = min(int(id_.replace("-", "")[:12], 16), _LATEST)
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def lowest_id(at: datetime) -> str:

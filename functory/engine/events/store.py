@@ -31,7 +31,7 @@ RESERVED = frozenset({
     "worker", "source", "row", "saga",
 })  # fmt: skip
 
-# The columns that routing reads.
+# The columns that routing reads, and when it happened.
 SCANNED = (
     "id",
     "type",
@@ -44,7 +44,12 @@ SCANNED = (
     "cause_execution_id",
     "depth",
     "chain",
+    "state",
+    "routed_at",
 )
+
+# Events that are always inert.
+_INERT = frozenset({"trigger.suppressed", "trigger.silent"})
 
 MAX_SUBJECT = 1024
 # Quarantined events that one transaction releases.
@@ -87,6 +92,12 @@ def record(
         "route_attempts": 0,
         "routed_at": tx.now if inert else None,
     }
+
+
+def is_inert(row: Mapping[str, Any]) -> bool:
+    """Return True for an event row that no trigger ever meets (:func:`record`)."""
+    # A breaker that opened says until when; a person's pause has no end.
+    return row["type"] in _INERT or (row["type"] == "trigger.paused" and "until" in row["data"])
 
 
 def append(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:

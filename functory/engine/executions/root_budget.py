@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import budget
+from functory.engine.database.schema import budget, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
 
@@ -58,3 +58,16 @@ def set_maximum(tx: Tx, root_id: str, maximum: int) -> None:
     least = sa.case((budget.c.used > maximum, budget.c.used), else_=maximum)
     if tx.execute(sa.update(budget).where(budget.c.root_id == root_id).values(maximum=least)).rowcount == 0:
         raise NotFound(f"root {root_id} has no budget row", "it has caused no execution")
+
+
+def used_by_others(tx: Tx, least: int, trigger_id: str) -> dict[str, int]:
+    """Return, for each root that has used at least ``least`` of its budget, its executions that other triggers and
+    calls started.
+    """
+    others = sa.or_(execution.c.trigger_id.is_(None), execution.c.trigger_id != trigger_id)
+    return tx.pairs(
+        sa.select(budget.c.root_id, sa.func.count(execution.c.id))
+        .join(execution, execution.c.root_id == budget.c.root_id)
+        .where(budget.c.used >= least, execution.c.id != execution.c.root_id, others)
+        .group_by(budget.c.root_id)
+    )

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database import row_locks
+from functory.engine.database import clock, row_locks
 from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import Controls, Key
@@ -32,9 +32,6 @@ from functory.engine.serialization import json_codec
 OVERLAP_RULE = 2
 # The capacity of a rule without a limit.
 UNLIMITED = 2**31 - 1
-
-# The latest datetime, as the milliseconds of a UUIDv7.
-_LATEST = 253_402_300_799_000
 
 _OPEN = execution.c.state.in_(("queued", "running"))
 # Executions in a queue, in the words of the partial index.
@@ -76,10 +73,7 @@ def overlap_slot_request(trigger: Mapping[str, Any], key: Key) -> SlotRequest:
 
 def queue_at(event_id: str, priority: float) -> datetime:
     """Return an event's position in a queue: the time in its id (a UUIDv7), ``priority`` seconds earlier."""
-    milliseconds = min(int(event_id.replace("-", "")[:12], 16), _LATEST)
-    return (
-        datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds) - timedelta(seconds=priority)
-    )
+    return clock.time_of_id(event_id) - timedelta(seconds=priority)
 
 
 def lock_groups(tx: Tx, requests: Iterable[SlotRequest], *, keep: bool = False) -> None:

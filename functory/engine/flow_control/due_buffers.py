@@ -27,7 +27,7 @@ def routed_until(tx: Tx) -> datetime:
 
 
 def next_due(tx: Tx) -> datetime | None:
-    """Return when the first buffer of an enabled trigger is due; None when there is none."""
+    """Return when the first buffer that can be decided is due; None when there is none."""
     return tx.scalar(_NEXT_DUE)
 
 
@@ -65,13 +65,13 @@ _COLUMNS = (
 
 
 def _live(*what: Any) -> sa.Select[Any]:
-    """Select the buffers of enabled and deleted triggers. Those of a paused trigger wait until it is resumed or
-    deleted.
+    """Select the buffers of triggers that decide, and of deleted ones. Those of a paused trigger wait until it is
+    resumed or deleted.
     """
     statement: Any = (
         sa.select(*what).select_from(match_buffer).join(trigger, trigger.c.id == match_buffer.c.trigger_id)
     )
-    return statement.where(trigger.c.state.in_(("enabled", "deleted")))
+    return statement.where(trigger.c.state.in_(("enabled", "shadow", "deleted")))
 
 
 # Built once, because flow control runs them in every round.

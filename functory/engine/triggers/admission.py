@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+import sqlalchemy as sa
+
+from functory.engine.database.schema import suppression
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
@@ -54,6 +57,11 @@ class Fire:
     events: Sequence[Mapping[str, Any]] = ()
     is_step: bool = False
 
+    @property
+    def in_shadow(self) -> bool:
+        """True when the trigger only records what it would do: it takes nothing from a budget and starts nothing."""
+        return self.trigger["state"] == "shadow"
+
 
 @dataclass(frozen=True)
 class Suppress:
@@ -82,15 +90,18 @@ SuppressedMatch = tuple[Mapping[str, Any], Suppress]
 def admit(
     tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates."""
+    """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates.
+
+    Rates belong to a trigger, so those of a trigger in shadow are its own. The budget of a root is shared: a match in
+    shadow is compared with it and takes nothing from it.
+    """
     targets = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
     ready, refused = prepare(fires, targets)
     ready, late = _before_failure(tx, ready)
-    ready, over = within_budget(
-        ready, root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
-    )
+    used = root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
+    ready, over = within_budget(ready, used, _count_in_shadow(tx, ready))
     ready, fast = _check_rates(tx, ready)
-    root_budget.spend(tx, Counter(item.event["root_id"] for item in ready))
+    root_budget.spend(tx, Counter(item.event["root_id"] for item in ready if not item.fire.in_shadow))
     return ready, [*refused, *late, *over, *fast]
 
 
@@ -141,24 +152,48 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
     return kept, refused
 
 
+def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str], int]:
+    """Return the matches of triggers in shadow that would have fired so far, by trigger and root."""
+    keys = sorted({(item.fire.trigger["id"], item.event["root_id"]) for item in ready if item.fire.in_shadow})
+    if not keys:
+        return {}
+    columns = (suppression.c.trigger_id, suppression.c.root_id)
+    rows = tx.rows(
+        sa.select(*columns, suppression.c.count).where(
+            sa.tuple_(*columns).in_(keys), suppression.c.reason == "shadow"
+        )
+    )
+    return {(row["trigger_id"], row["root_id"]): row["count"] for row in rows}
+
+
 def within_budget(
-    ready: Sequence[Admitted], used: Mapping[str, tuple[int, int]]
+    ready: Sequence[Admitted],
+    used: Mapping[str, tuple[int, int]],
+    in_shadow: Mapping[tuple[str, str], int],
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Split matches by the budgets of their roots: ``used`` has the executions so far and the maximum by root."""
+    """Split matches by the budgets of their roots: ``used`` has the executions so far and the maximum by root.
+
+    ``in_shadow`` has the executions that a trigger in shadow would have started, by trigger and root: they count for
+    that trigger alone.
+    """
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     taken: Counter[str] = Counter()
+    imagined: Counter[tuple[str, str]] = Counter(in_shadow)
     for item in ready:
         root = item.event["root_id"]
+        own = item.fire.trigger["id"], root
         spent, maximum = used[root]
+        spent += taken[root] + (imagined[own] if item.fire.in_shadow else 0)
         limit = min(maximum, item.fire.budget or maximum)
-        if spent + taken[root] >= limit:
+        if spent >= limit:
             detail = f"root {root} may cause {limit} executions"
-            refused.append(
-                (item.event, Suppress(item.fire.trigger, "budget", limit, spent + taken[root] + 1, detail))
-            )
+            refused.append((item.event, Suppress(item.fire.trigger, "budget", limit, spent + 1, detail)))
             continue
-        taken[root] += 1
+        if item.fire.in_shadow:
+            imagined[own] += 1
+        else:
+            taken[root] += 1
         kept.append(item)
     return kept, refused
 
@@ -179,6 +214,7 @@ def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
         [
             _breaker_opened_event(tx, trigger, until.isoformat(timespec="seconds"))
             for trigger, until in opened
+            if trigger["state"] != "shadow"
         ],
     )
     return kept, refused

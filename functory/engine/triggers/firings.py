@@ -15,7 +15,7 @@ from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.triggers import launch, suppressions
-from functory.engine.triggers.admission import Fire, SuppressedMatch, admit
+from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch, admit
 
 
 @dataclass
@@ -40,17 +40,18 @@ def write(
     """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
 
     ``root_budget`` is the number of executions that one root event may cause. Admission and flow control may suppress
-    more of ``fires``. Returns the counts of both kinds.
+    more of ``fires``, and what is left of a trigger in shadow is recorded only. Returns the counts of both kinds.
     """
     admitted, refused = admit(tx, fires, root_budget)
-    launched, late = launch.start(tx, admitted)
+    refused += [(item.event, _in_shadow(item.fire)) for item in admitted if item.fire.in_shadow]
+    launched, late = launch.start(tx, [item for item in admitted if not item.fire.in_shadow])
     rows = [
         _firing(tx, event, one.admitted.fire.trigger)
         | {"execution_id": one.row["id"], "joint": len(one.admitted.fire.events) > 1}
         for one in launched
         for event in one.admitted.fire.events or (one.admitted.event,)
     ]
-    stopped = [*suppressed, *_for_each_event(fires, [*refused, *late])]
+    stopped = [*suppressed, *for_each_event(fires, [*refused, *late])]
     new_events, recorded = suppressions.record(tx, stopped)
     tx.insert(firing, rows + [_firing(tx, event, stop.trigger) | more for event, stop, more in recorded])
     event_store.append(tx, new_events)
@@ -60,7 +61,17 @@ def write(
     )
 
 
-def _for_each_event(
+def _in_shadow(fire: Fire) -> Suppress:
+    """Return the record of a match that would have fired. Whether an earlier execution still ran cannot be known."""
+    overlap = fire.controls.overlap
+    unless = (
+        "" if overlap is None else f", unless {overlap.reason} had stopped it: no execution of its key runs"
+    )
+    detail = f"it would have fired{unless}; functory trigger promote makes it do so"
+    return Suppress(fire.trigger, "shadow", detail=detail)
+
+
+def for_each_event(
     fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[SuppressedMatch]
 ) -> list[SuppressedMatch]:
     """Return one suppressed match for each event of a firing that has several events."""

@@ -21,6 +21,7 @@ from functory.engine.events.causation import Cause
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
+from functory.engine.triggers import shadow_mode
 
 
 class Triggers:
@@ -192,6 +193,8 @@ class Triggers:
                 raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
             if row["state"] == state:
                 return
+            if row["state"] == "shadow" and state != "deleted":
+                shadow_mode.leave(tx, row)
             tx.execute(
                 sa.update(trigger)
                 .where(trigger.c.id == row["id"])

@@ -1,49 +1,52 @@
 """Backtest: the decisions of a draft or stored trigger about stored events, without running anything.
 
-A backtest decides about each event as the router does: pattern, condition, then the guards over the event's recorded
-chain, and the rate over the events' own times. It does not know which events the function would have emitted, so it
-shows loops only as far as history shows them.
+Time is replayed (:mod:`functory.triggers.analysis.replay`): each event is decided about when the router decided about
+it, and the timers of flow control run in between. So the answer is what the trigger would have done with the target
+function as it is now. What no row says is listed as unknown, with the reason.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from functory.engine.errors import Invalid
+from functory.engine.database.clock import time_of_id
 from functory.engine.events import store as event_store
-from functory.engine.flow_control import rate_limits
 from functory.engine.settings import Settings
+from functory.triggers.analysis.replay import MAX_EXAMPLES, Decisions, MatchedEvent, Replay, Targets
+from functory.triggers.analysis.unknown_facts import History, UnknownFact, unknown_facts
 from functory.triggers.definition import CompiledTrigger
-from functory.triggers.index import Index
-from functory.triggers.routing.guards import check_guards, effective_guards
 
-# Event ids that a result lists; counts are always complete.
-MAX_EXAMPLES = 20
+Row = Mapping[str, Any]
+
+# The executions of other triggers and of calls by root, for roots that have used this much of their budget.
+BudgetUse = Callable[[int, str], Mapping[str, int]]
 
 
 @dataclass
 class BacktestCounts:
-    """The decisions of one trigger version, counted."""
+    """The decisions of one trigger version, counted, and what could not be known about them."""
 
-    matched: int = 0
-    fired: int = 0
-    suppressed: Counter[str] = field(default_factory=Counter)
-    problems: int = 0
-    examples: list[str] = field(default_factory=list)
+    decisions: Decisions
+    unknown: list[UnknownFact] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Counts and examples."""
+        """Counts and examples. ``would_fire`` counts executions, the other numbers events."""
+        decisions = self.decisions
         return {
-            "matched": self.matched,
-            "would_fire": self.fired,
-            "would_be_suppressed": dict(self.suppressed),
-            "condition_problems": self.problems,
-            "examples": self.examples,
+            "matched": decisions.matched,
+            "would_fire": decisions.executions,
+            "events_fired": decisions.fired,
+            "would_be_suppressed": dict(sorted(decisions.suppressed.items())),
+            "still_waiting": decisions.waiting,
+            "cannot_know": dict(sorted(decisions.unknown.items())),
+            "condition_problems": decisions.suppressed["condition_error"],
+            "examples": decisions.examples,
+            "unknown": [asdict(one) for one in self.unknown],
         }
 
 
@@ -51,13 +54,30 @@ class BacktestCounts:
 class Comparison:
     """A backtest's result: the counts of the draft and of the stored version, and the events on which they differ."""
 
+    draft: BacktestCounts
+    stored: BacktestCounts | None
     events: int = 0
     seconds: float = 0.0
-    draft: BacktestCounts = field(default_factory=BacktestCounts)
-    stored: BacktestCounts | None = None
-    only_draft: list[str] = field(default_factory=list)
-    only_stored: list[str] = field(default_factory=list)
-    differing: int = 0
+
+    @property
+    def only_draft(self) -> list[str]:
+        """Events that only the draft would have fired for, oldest first, as many as a result lists."""
+        return self._difference(self.draft, self.stored)[:MAX_EXAMPLES]
+
+    @property
+    def only_stored(self) -> list[str]:
+        """Events that only the stored version would have fired for, oldest first, as many as a result lists."""
+        return self._difference(self.stored, self.draft)[:MAX_EXAMPLES]
+
+    @property
+    def differing(self) -> int:
+        """The number of events that only one of the versions would have fired for."""
+        return len(self._difference(self.draft, self.stored)) + len(self._difference(self.stored, self.draft))
+
+    def _difference(self, one: BacktestCounts | None, other: BacktestCounts | None) -> list[str]:
+        if one is None or other is None:
+            return []
+        return sorted(one.decisions.fired_ids - other.decisions.fired_ids)
 
     def as_json(self) -> dict[str, Any]:
         """The result as plain data; ``events_per_minute`` is the speed of the run."""
@@ -77,100 +97,63 @@ class Comparison:
         return result
 
 
-class BacktestRun:
-    """One trigger version deciding about events in their order."""
-
-    def __init__(self, compiled: CompiledTrigger, settings: Settings) -> None:
-        self.counts = BacktestCounts()
-        self._compiled = compiled
-        # The index reads only the paths that the pattern names, not the whole event.
-        self._index = Index()
-        if compiled.pattern is None:
-            raise Invalid(
-                f"the trigger {compiled.name} is a composite",
-                "a backtest looks at each event by itself",
-                "save it as a shadow trigger instead: it records what it would do",
-            )
-        self._index.add(compiled.name, compiled.pattern)
-        self._limits = effective_guards(
-            compiled.guards, by_agent=compiled.row.get("origin") == "agent", settings=settings
-        )
-        self._max_depth = settings.max_depth
-        self._budget = min(settings.root_budget, self._limits.budget or settings.root_budget)
-        self._next_allowed_at: dict[str | None, datetime] = {}
-        self._spent: Counter[str] = Counter()
-
-    def decide(self, row: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-        """True when the trigger would have fired; counts the decision."""
-        compiled, counts = self._compiled, self.counts
-        if compiled.types is not None and row["type"] not in compiled.types:
-            return False
-        if not self._index.match(event):
-            return False
-        result = compiled.evaluate_conditions(event, row["time"])
-        if result is not None and not result.matched:
-            counts.problems += result.problem is not None
-            return False
-        counts.matched += 1
-        reason = self._suppression_reason(row)
-        if reason is not None:
-            counts.suppressed[reason] += 1
-            return False
-        counts.fired += 1
-        if len(counts.examples) < MAX_EXAMPLES:
-            counts.examples.append(row["id"])
-        return True
-
-    def _suppression_reason(self, row: Mapping[str, Any]) -> str | None:
-        tripped = check_guards(self._compiled.id, self._compiled.name, self._limits, row, self._max_depth)
-        if tripped is not None:
-            return tripped.guard
-        if self._spent[row["root_id"]] >= self._budget:
-            return "budget"
-        self._spent[row["root_id"]] += 1
-        if self._limits.rate:
-            start, following = rate_limits.reserve(
-                self._next_allowed_at.get(row["subject"]),
-                row["time"],
-                rate_limits.guard_limit(row["subject"], self._limits.rate),
-            )
-            if start > row["time"]:
-                return "rate"
-            self._next_allowed_at[row["subject"]] = following
-        return None
-
-
 def run(
     draft: CompiledTrigger,
     stored: CompiledTrigger | None,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     settings: Settings,
     *,
+    targets: Targets,
+    since: datetime,
+    until: datetime,
+    pruned_until: datetime | None = None,
+    budget_use: BudgetUse = lambda least, trigger_id: {},
     progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Backtest ``draft`` over ``rows`` (event rows, oldest first), beside ``stored`` when there is one.
+    """Backtest ``draft`` over ``rows`` (event rows by id), beside ``stored`` when there is one.
 
-    ``progress(n)`` is called every 2,000 events with the number of events done.
+    ``targets`` are the versions that the triggers start, by reference. The triggers are there from ``since`` on, and
+    ``until`` is now. ``progress(n)`` is called every 2,000 events with the number of events done.
     """
-    result = Comparison()
-    first = BacktestRun(draft, settings)
-    second = BacktestRun(stored, settings) if stored is not None else None
     start = time.perf_counter()
-    for row in _counted(rows, result, progress):
-        event = event_store.envelope(row)
-        fires = first.decide(row, event)
-        if second is None:
-            continue
-        fired = second.decide(row, event)
-        if fires != fired:
-            result.differing += 1
-            listed = result.only_draft if fires else result.only_stored
-            if len(listed) < MAX_EXAMPLES:
-                listed.append(row["id"])
-    result.seconds = time.perf_counter() - start
-    result.draft = first.counts
-    result.stored = second.counts if second is not None else None
-    return result
+    queue = _RoutingOrder(until)
+    replays = [
+        Replay(compiled, settings, targets, since, queue.first_pending)
+        for compiled in (draft, stored)
+        if compiled is not None
+    ]
+    history = _Reader(rows, replays, History(since, pruned_until=pruned_until), progress)
+    for now, batch in queue.batches(history.matched()):
+        for number, replay in enumerate(replays):
+            mine = [found for matches in batch if (found := matches[number]) is not None]
+            if mine:
+                replay.route(mine, now)
+    counts = [
+        _finish(replay, compiled, settings, until, history.history, budget_use)
+        for replay, compiled in zip(replays, (draft, stored), strict=False)
+        if compiled is not None
+    ]
+    return Comparison(
+        counts[0], counts[1] if stored is not None else None, history.events, time.perf_counter() - start
+    )
+
+
+def _finish(
+    replay: Replay,
+    compiled: CompiledTrigger,
+    settings: Settings,
+    until: datetime,
+    history: History,
+    budget_use: BudgetUse,
+) -> BacktestCounts:
+    decisions = replay.finish(until)
+    limit = min(settings.root_budget, compiled.guards.budget or settings.root_budget)
+    most = max(replay.spent.values(), default=0)
+    used = budget_use(limit - most + 1, compiled.id) if most else {}
+    over = sum(
+        min(spent, max(0, spent + used[root] - limit)) for root, spent in replay.spent.items() if root in used
+    )
+    return BacktestCounts(decisions, unknown_facts(compiled, decisions, history, over))
 
 
 def possible_event_types(*versions: CompiledTrigger | None) -> frozenset[str] | None:
@@ -179,17 +162,83 @@ def possible_event_types(*versions: CompiledTrigger | None) -> frozenset[str] | 
     for compiled in versions:
         if compiled is None:
             continue
-        if compiled.types is None:
+        types = compiled.event_types
+        if types is None:
             return None
-        found |= compiled.types
+        found |= types
     return frozenset(found)
 
 
-def _counted(
-    rows: Iterable[Mapping[str, Any]], result: Comparison, progress: Callable[[int], None] | None
-) -> Iterator[Mapping[str, Any]]:
-    for row in rows:
-        result.events += 1
-        if progress is not None and result.events % 2000 == 0:
-            progress(result.events)
-        yield row
+# The event for each replay; None where no pattern matches it.
+_Matches = list[MatchedEvent | None]
+
+
+class _Reader:
+    """Reads event rows once, for all replays."""
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        replays: list[Replay],
+        history: History,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._rows = rows
+        self._replays = replays
+        self._progress = progress
+        self.history = history
+        self.events = 0
+
+    def matched(self) -> Iterator[tuple[Row, _Matches]]:
+        """Yield the event rows that a replay has to decide about."""
+        for row in self._rows:
+            self.events += 1
+            if self._progress is not None and self.events % 2000 == 0:
+                self._progress(self.events)
+            if event_store.is_inert(row):
+                continue
+            event = event_store.envelope(row)
+            matches = [replay.match(row, event) for replay in self._replays]
+            if all(one is None for one in matches):
+                continue
+            if row["state"] == "quarantined":
+                self.history = replace(self.history, quarantined=self.history.quarantined + 1)
+                continue
+            if row["state"] == "pending":
+                self.history = replace(self.history, pending=self.history.pending + 1)
+            yield row, matches
+
+
+class _RoutingOrder:
+    """Brings events into the order in which they were routed. Pending ones are taken as routed at ``until``."""
+
+    def __init__(self, until: datetime) -> None:
+        self._until = until
+        self._heap: list[tuple[datetime, str, Row, _Matches]] = []
+
+    def batches(self, matched: Iterable[tuple[Row, _Matches]]) -> Iterator[tuple[datetime, list[_Matches]]]:
+        """Yield the events that were routed together, with the time, earliest first."""
+        for row, matches in matched:
+            # All events that are still to be read were written, and so routed, later than those before this one.
+            written = time_of_id(row["id"])
+            while self._heap and self._heap[0][0] < written:
+                yield self._pop()
+            heapq.heappush(self._heap, (row["routed_at"] or self._until, row["id"], row, matches))
+        while self._heap:
+            yield self._pop()
+
+    def first_pending(self, now: datetime) -> datetime | None:
+        """The own time of the first event that was written until ``now`` and not routed by then."""
+        waiting = [
+            (id_, row["time"])
+            for routed, id_, row, _ in self._heap
+            if routed > now and time_of_id(id_) <= now
+        ]
+        return min(waiting)[1] if waiting else None
+
+    def _pop(self) -> tuple[datetime, list[_Matches]]:
+        now = self._heap[0][0]
+        batch: list[_Matches] = []
+        while self._heap and self._heap[0][0] == now:
+            batch.append(heapq.heappop(self._heap)[3])
+        return now, batch

@@ -29,14 +29,14 @@ from functory.engine.triggers import store as trigger_store
 from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
 from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.definition import CompiledTrigger
-from functory.triggers.flow_control.buffered_match import (
-    BufferDecision,
-    BufferMemory,
-    BufferPolicy,
-    SilencePeriod,
-    WaitingMatch,
-)
+from functory.triggers.flow_control.buffered_match import BufferDecision, SilencePeriod
 from functory.triggers.routing import buffering
+from functory.triggers.routing.buffer_decision import (
+    buffer_update,
+    decide_buffer,
+    released_matches,
+    silence_columns,
+)
 from functory.triggers.routing.decision import TriggerEvaluator, matching_parts
 from functory.triggers.routing.firing_metrics import count_firings
 from functory.triggers.routing.isolation import in_isolation
@@ -167,7 +167,7 @@ class BufferRelease:
                 broken.append(key)
             else:
                 line = self._reevaluate(tx, compiled, row, matches[key], events, batch)
-                decision = _decide_buffer(compiled.buffer_policy, row, line, tx.now, routed_until)
+                decision = decide_buffer(compiled.buffer_policy, row, line, tx.now, routed_until)
                 decided.append((compiled, row, line, decision))
         events.load(id_ for *_, decision in decided for firing in decision.fired for id_ in firing.ids)
         for compiled, row, line, decision in decided:
@@ -186,7 +186,7 @@ class BufferRelease:
         trigger = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
         batch.refused += [(one, Suppress(trigger, "trigger_deleted")) for one in line]
         batch.done_ids[row["trigger_id"]] += [one["id"] for one in line]
-        batch.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
+        batch.buffer_updates[row["trigger_id"], row["key"]] = buffer_update(
             row, [], BufferDecision(), row["kind"]
         )
 
@@ -234,33 +234,24 @@ class BufferRelease:
         batch: _ReleaseBatch,
     ) -> None:
         """Add the writes of a decision about one buffer to the batch."""
-        by_id = {one["id"]: one for one in line}
-        done: list[str] = []
-        for firing in outcome.fired:
-            rows = [events[id_] for id_ in firing.ids]
-            self._fire(compiled, rows, events[firing.deciding_id], batch)
-            done += firing.ids
-        for one in outcome.dropped:
-            batch.refused.append((by_id[one.id], Suppress(compiled.row, one.reason, detail=one.detail)))
-            done.append(one.id)
-        for silence in outcome.silences:
+
+        def silence_event(silence: SilencePeriod) -> Row:
             event = _silence_event(tx, compiled, row, silence)
             batch.new_events.append(event)
-            self._fire(compiled, [event], event, batch)
-        batch.done_ids[row["trigger_id"]] += done
-        rest = [one for one in line if one["id"] not in set(done)]
+            return event
+
+        released = released_matches(
+            self._evaluator, compiled, line, outcome, events.__getitem__, silence_event
+        )
+        batch.fires += released.fires
+        batch.refused += released.refused
+        batch.done_ids[row["trigger_id"]] += released.done_ids
+        done = set(released.done_ids)
+        rest = [one for one in line if one["id"] not in done]
         control = compiled.buffer_policy
-        batch.buffer_updates[row["trigger_id"], row["key"]] = _buffer_update(
+        batch.buffer_updates[row["trigger_id"], row["key"]] = buffer_update(
             row, rest, outcome, row["kind"] if control is None else control.kind
         )
-
-    def _fire(self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row, batch: _ReleaseBatch) -> None:
-        """Let these event rows fire together by the deciding one, or suppress each of them."""
-        event_row, decision = self._evaluator.fire(compiled, rows, by)
-        if isinstance(decision, Fire):
-            batch.fires.append((event_row, decision))
-        else:
-            batch.refused += [(one, decision) for one in rows]
 
 
 class _Events:
@@ -278,7 +269,8 @@ class _Events:
 
 
 def _is_armed(compiled: CompiledTrigger) -> bool:
-    return compiled.composite is not None and compiled.composite.armed and compiled.row["state"] == "enabled"
+    live = compiled.row["state"] in ("enabled", "shadow")
+    return live and compiled.composite is not None and compiled.composite.armed
 
 
 def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -293,49 +285,15 @@ def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return taken
 
 
-def _decide_buffer(
-    policy: BufferPolicy | None, row: Row, line: Sequence[Row], now: datetime, routed_until: datetime
-) -> BufferDecision:
-    if policy is None:
-        return BufferDecision()
-    state = BufferMemory(row["opened_at"], row["armed_at"], row["memory"])
-    waiting = [
-        WaitingMatch(
-            one["id"],
-            one["event_time"],
-            one["since"],
-            one["parts"],
-            one["bytes"],
-            one["round"] >= row["round"],
-        )
-        for one in line
-    ]
-    return policy.decide(state, waiting, routed_until if policy.kind == buffers.EVENT_TIME_KIND else now)
-
-
-def _buffer_update(row: Row, rest: Sequence[Row], outcome: BufferDecision, kind: str) -> BufferUpdate:
-    # After a firing the buffer has waited as long as its oldest remaining match.
-    starts = [one["since"] for one in rest] if outcome.fired else []
-    return BufferUpdate(
-        outcome.due_at,
-        outcome.memory,
-        len(rest),
-        sum(one["bytes"] for one in rest),
-        min(starts, default=row["opened_at"]),
-        kind,
-        row["changed_to"],
-        outcome.keep_buffer,
-    )
-
-
 def _silence_event(tx: Tx, compiled: CompiledTrigger, row: Row, silence: SilencePeriod) -> dict[str, Any]:
     """The event ``trigger.silent``. It is inert: no pattern matches it."""
-    data = {
-        "key": row["text"] or None,
-        "since": silence.since.isoformat(),
-        "last_event_id": silence.last_event_id,
-    }
-    source = f"/functory/triggers/{compiled.name}"
+    found = silence_columns(compiled, row, silence)
     return event_store.record(
-        tx, "trigger.silent", compiled.name, data, source=source, inert=True, time=silence.at
+        tx,
+        found["type"],
+        found["subject"],
+        found["data"],
+        source=found["source"],
+        inert=True,
+        time=silence.at,
     )

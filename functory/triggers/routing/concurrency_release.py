@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -121,10 +123,16 @@ class ConcurrencyRelease:
 def _rule_matches(
     compiled: CompiledTrigger, cancellation: DueCancellation, started: EarlierMatch, now: datetime
 ) -> bool:
-    """True if the rule of a cancellation applies to a match or execution that an earlier event started."""
     if cancellation.rule >= len(compiled.flow.cancel_on):
         return False
-    rule, event = compiled.flow.cancel_on[cancellation.rule], cancellation.event
+    return rule_matches(compiled, cancellation.rule, cancellation.event, started, now)
+
+
+def rule_matches(
+    compiled: CompiledTrigger, number: int, event: Mapping[str, Any], started: EarlierMatch, now: datetime
+) -> bool:
+    """True if cancel-on rule ``number`` and its event (a row) apply to a match or execution of an earlier event."""
+    rule = compiled.flow.cancel_on[number]
     if rule.timeout is not None and event["time"] - started.since > timedelta(seconds=rule.timeout):
         return False
     result = rule.evaluate(event_store.envelope(event), event_store.envelope(started.event), now)

@@ -21,13 +21,16 @@ from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers.admission import Fire, Suppress
+from functory.engine.triggers.cancel_on import Cancel
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.expressions.conditions import ConditionResult
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of_event
 from functory.triggers.routing.guards import Guards, check_guards, effective_guards
+from functory.triggers.routing.trigger_set import TriggerMatch
 
 Row = Mapping[str, Any]
+Decision = Fire | Suppress | BufferedMatch | Cancel
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,18 @@ class TriggerEvaluator:
         tripped = check_guards(compiled.id, compiled.name, guards, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
-        if compiled.row["state"] == "shadow":
-            return Suppress(
-                compiled.row, "shadow", detail="it would have fired; functory trigger promote makes it do so"
-            )
         return None
+
+
+def decide_match(
+    evaluator: TriggerEvaluator, match: TriggerMatch, row: Row, event: Row, now: datetime
+) -> list[Decision]:
+    """The decisions of one trigger about an event row (and its envelope) that some of its patterns match."""
+    decisions: list[Decision] = [Cancel(match.compiled.row, rule) for rule in match.cancel_rules]
+    if match.fires:
+        decision = evaluator.decide(match.compiled, row, event, now, match.parts)
+        decisions += [] if decision is None else [decision]
+    return decisions
 
 
 def matching_parts(compiled: CompiledTrigger, event: Row) -> list[int] | None:

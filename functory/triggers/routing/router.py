@@ -28,14 +28,12 @@ from functory.engine.triggers.admission import Fire, Suppress
 from functory.engine.triggers.cancel_on import Cancel
 from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.routing import buffering
-from functory.triggers.routing.decision import TriggerEvaluator
+from functory.triggers.routing.decision import Decision, TriggerEvaluator, decide_match
 from functory.triggers.routing.firing_metrics import count_firings
 from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
-
-Decision = Fire | Suppress | BufferedMatch | Cancel
 
 
 @dataclass
@@ -124,12 +122,11 @@ class Router(Service):
         """The decision of every trigger that an event row matches. Reads and writes nothing."""
         start = time.perf_counter()
         event = event_store.envelope(row)
-        decisions: list[Decision] = []
-        for match in self._triggers.matching(event):
-            decisions += [Cancel(match.compiled.row, rule) for rule in match.cancel_rules]
-            if match.fires:
-                decision = self._evaluator.decide(match.compiled, row, event, now, match.parts)
-                decisions += [] if decision is None else [decision]
+        decisions = [
+            decision
+            for match in self._triggers.matching(event)
+            for decision in decide_match(self._evaluator, match, row, event, now)
+        ]
         metrics.router_match.observe(time.perf_counter() - start)
         return decisions
 

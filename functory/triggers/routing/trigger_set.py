@@ -80,13 +80,20 @@ class TriggerSet:
                     version=row["version"],
                     error=str(error),
                 )
+        self._replace(row["id"], compiled)
+
+    def add(self, compiled: CompiledTrigger) -> None:
+        """Add a trigger, in the place of another version of it."""
+        self._replace(compiled.id, compiled)
+
+    def _replace(self, id_: str, compiled: CompiledTrigger | None) -> None:
         if compiled is None:
             patterns: list[IndexedPattern] = []
-            self._compiled.pop(row["id"], None)
+            self._compiled.pop(id_, None)
         else:
             patterns = _indexed_patterns(compiled)
-            self._compiled[row["id"]] = compiled
-        for key in self._keys.pop(row["id"], ()):
+            self._compiled[id_] = compiled
+        for key in self._keys.pop(id_, ()):
             if all(pattern.key != key for pattern in patterns):
                 del self._patterns[key]
                 self._index.discard(key)
@@ -94,7 +101,7 @@ class TriggerSet:
             self._patterns[pattern.key] = pattern
             self._index.add(pattern.key, pattern.pattern)
         if patterns:
-            self._keys[row["id"]] = [pattern.key for pattern in patterns]
+            self._keys[id_] = [pattern.key for pattern in patterns]
 
     def matching(self, event: Mapping[str, Any]) -> list[TriggerMatch]:
         """The triggers that an event (its envelope) matches, in the order of their names."""

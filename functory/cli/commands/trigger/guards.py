@@ -17,8 +17,11 @@ from functory.cli.input import values
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from functory.triggers.analysis.backtest import Comparison
     from functory.triggers.analysis.cycles import Graph
+    from functory.triggers.analysis.replay import Decisions
 
 Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
@@ -173,30 +176,41 @@ def backtest(
 
 
 def _print_comparison(out: CommandOutput, name: str, result: Comparison) -> None:
-    draft = result.draft
+    decisions = result.draft.decisions
     out.record(
         {
             "trigger": name,
             "events": f"{result.events:,} checked in {result.seconds:.1f} s",
-            "matched": f"{draft.matched:,}",
-            "would fire": f"{draft.fired:,}",
-            "would be suppressed": ", ".join(
-                f"{count:,} {reason}" for reason, count in draft.suppressed.items()
-            )
-            or "none",
-            "conditions with an error": draft.problems or None,
-            "examples": "\n".join(draft.examples[:5]) or None,
+            "matched": f"{decisions.matched:,}",
+            "would fire": _count_firings(decisions),
+            "would be suppressed": _counts(decisions.suppressed) or "none",
+            "still waiting": f"{decisions.waiting:,}" if decisions.waiting else None,
+            "cannot know": _counts(decisions.unknown) or None,
+            "examples": "\n".join(decisions.examples[:5]) or None,
         }
     )
     if result.stored is not None:
         out.record(
             {
-                "stored version": f"would fire {result.stored.fired:,} times",
+                "stored version": f"would fire {_count_firings(result.stored.decisions)} times",
                 "difference": f"{result.differing:,} events",
                 "only the draft": "\n".join(result.only_draft[:5]) or None,
                 "only the stored one": "\n".join(result.only_stored[:5]) or None,
             }
         )
+    out.styled(("what cannot be known", "bold"))
+    for fact in result.draft.unknown:
+        number = "" if fact.events is None else f" ({fact.events:,} events)"
+        out.styled((f"  {fact.what}{number}: ", "yellow"), (fact.why, ""))
+
+
+def _count_firings(decisions: Decisions) -> str:
+    together = decisions.fired != decisions.executions
+    return f"{decisions.executions:,}" + (f" (for {decisions.fired:,} events)" if together else "")
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counted.items()))
 
 
 def _progress(total: int, quiet: bool) -> Any:

@@ -16,7 +16,7 @@ from functory.engine.flow_control import circuit_breaker
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers import definition
-from functory.triggers.analysis import backtest, cycles
+from functory.triggers.analysis import cycles
 from functory.triggers.routing.router import Router
 from tests.support.world import World
 
@@ -267,28 +267,6 @@ def test_what_was_observed_counts_as_an_edge(world: World) -> None:
     assert ring is not None and [step.function for step in ring] == ["two", "one"]
 
 
-def test_a_backtest_decides_as_the_router_did(world: World) -> None:
-    world.function()
-    since = world.clock.now() - timedelta(seconds=1)
-    row = world.trigger("t", "work", ON, when="data.n < 5", guards={"rate": 3})
-    emit(world, 8)
-    firings = world.route()
-    compiled = definition.compile_definition(row)
-    result = backtest.run(
-        compiled, None, world.events.scan(since, backtest.possible_event_types(compiled)), world.settings
-    )
-    assert result.draft.fired == firings.count(("t", None)) == 3
-    assert result.draft.suppressed == {"rate": firings.count(("t", "rate"))}
-    assert result.events == 8
-    draft = definition.compile_definition(
-        row | {"definition": definition.define(on=ON, function="work", when="data.n >= 4")}
-    )
-    compared = backtest.run(draft, compiled, world.events.scan(since), world.settings)
-    assert compared.differing == 3 + 4
-    assert len(compared.only_draft) == 4 and len(compared.only_stored) == 3
-    assert len(world.rows(schema.execution)) == 3, "nothing is run"
-
-
 def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functory) -> None:
     engine.functions.save("def ping(event):\n    from functory import emit\n    emit('pong')\n")
     engine.functions.save("def pong(event):\n    from functory import emit\n    emit('ping')\n")
@@ -306,6 +284,6 @@ def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functo
     since = engine.database.clock.now() - timedelta(hours=1)
     draft = {"on": {"type": ["ping", "pong"]}, "function": "ping"}
     result = engine.backtest("on-ping", draft, since=since)
-    assert result.stored is not None and result.draft.matched > result.stored.matched
+    assert result.stored is not None and result.draft.decisions.matched > result.stored.decisions.matched
     with pytest.raises(NotFound):
         engine.backtest("no-such", since=since)

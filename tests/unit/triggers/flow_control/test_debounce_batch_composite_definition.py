@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
-from functory.engine.settings import Settings
 from functory.triggers import definition
-from functory.triggers.analysis import backtest, cycles
+from functory.triggers.analysis import cycles
 
 A, B = {"on": {"type": ["a"]}}, {"on": {"type": ["b"]}}
 
@@ -112,11 +111,6 @@ def test_only_what_starts_a_composite_closes_a_cycle() -> None:
     both = saved(composite={"all": [A, B], "within": "1m"}, guards={"allow_self": True})
     assert cycles.Graph([absence], {"f": row}, {}).cycle("t") is None
     assert cycles.Graph([both], {"f": row}, {}).cycle("t") is not None
-
-
-def test_a_composite_is_not_backtested_event_by_event() -> None:
-    with pytest.raises(Invalid, match="is a composite"):
-        backtest.run(saved(composite={"all": [A, B], "within": "1m"}), None, [], Settings())
 
 
 def test_an_event_by_itself_comes_in_a_list_where_the_function_gets_lists() -> None:
