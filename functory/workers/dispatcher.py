@@ -6,12 +6,12 @@ Only the dispatcher uses Celery's producer: all other code that creates an execu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from celery import Celery
 
 from functory.engine.database.connection import Database
-from functory.engine.errors import Unavailable
+from functory.engine.events import exchange
 from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.service import Service
@@ -32,6 +32,7 @@ class Dispatcher(Service):
         self._app = app or make_app(settings)
         self._connection: Any = None
         self._producer: Any = None
+        self._failed = False
         self._window = DispatchWindow()
 
     def run_once(self) -> bool:
@@ -40,7 +41,12 @@ class Dispatcher(Service):
         return False
 
     def dispatch_batch(self) -> int:
-        """Send due executions. Returns their number. Raises :class:`Unavailable` without a broker or database."""
+        """Send due executions. Returns their number. Raises :class:`~functory.engine.errors.Unavailable` without a
+        broker or database.
+        """
+        if self._failed:
+            # Before it takes rows: while the broker is unavailable, they stay as they are for workers that poll.
+            self._open()
         sent = dispatch.dispatch(
             self._database,
             self._send,
@@ -66,10 +72,8 @@ class Dispatcher(Service):
 
     def _send(self, ids: Sequence[str]) -> None:
         size = message_size(len(ids), self._settings.worker_slots, self._settings.message_size)
+        self._open()
         try:
-            if self._producer is None:
-                self._connection = self._app.connection_for_write()
-                self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
             for start in range(0, len(ids), size):
                 self._app.send_task(
                     TASK,
@@ -79,11 +83,21 @@ class Dispatcher(Service):
                     retry=False,
                 )
         except Exception as error:
-            self.close()
-            reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
-            raise Unavailable(
-                "the broker cannot be used", reason, "check that it runs and FUNCTORY_BROKER_URL is right"
-            ) from error
+            self._fail(error)
+
+    def _open(self) -> None:
+        try:
+            if self._producer is None:
+                self._connection = exchange.connect(self._app.conf.broker_url)
+                self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
+        except Exception as error:
+            self._fail(error)
+        self._failed = False
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self.close()
+        self._failed = True
+        raise exchange.broker_unavailable(error) from error
 
 
 def message_size(due: int, slots: int, most: int) -> int:

@@ -86,15 +86,18 @@ def before_commit(hook: Hook, loop: str) -> None:
     Database.write = written  # type: ignore[method-assign]
 
 
-def after_publish(hook: Hook) -> None:
-    """Die when messages are on the broker and the dispatch is not committed."""
+def around_publish(hook: Hook, when: str) -> None:
+    """Die before or after the messages of a dispatch are on the broker; the dispatch is committed."""
     from functory.workers.dispatcher import Dispatcher
 
     send = Dispatcher._send
 
     def sent(self: Dispatcher, ids: Any) -> None:
+        if when == "before":
+            hook.die("before a publish")
         send(self, ids)
-        hook.die("after a publish")
+        if when == "after":
+            hook.die("after a publish")
 
     Dispatcher._send = sent  # type: ignore[method-assign]
 
@@ -198,7 +201,8 @@ HOOKS: dict[str, Callable[[Hook], None]] = {
     "router-poison": poison,
     "router-before-commit": lambda hook: before_commit(hook, "router"),
     "dispatcher-before-commit": lambda hook: before_commit(hook, "dispatcher"),
-    "dispatcher-after-publish": after_publish,
+    "dispatcher-before-publish": lambda hook: around_publish(hook, "before"),
+    "dispatcher-after-publish": lambda hook: around_publish(hook, "after"),
     "reaper-before-commit": lambda hook: before_commit(hook, "reaper"),
     "ticker-before-commit": lambda hook: before_commit(hook, "ticker"),
     "worker-before-claim-commit": stop_before_claim_commits,

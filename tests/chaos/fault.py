@@ -26,6 +26,7 @@ from functory.engine.settings import Settings
 from tests.chaos.crash_hooks import SAID
 from tests.chaos.deployment import BROKERS, LAYOUT, Deployment, Lent, descendants
 from tests.chaos.workload import ORDERS, Given, Workload
+from tests.services.faulty_proxy import FaultyProxy
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
@@ -64,6 +65,8 @@ class Chaos:
         self.database: Database = self.client.database
         self.given = Given()
         self.marks: list[datetime] = []
+        # The proxies between the roles and their servers, by the names of :attr:`Fault.proxied`.
+        self.proxies: Mapping[str, FaultyProxy] = {}
         # Values that a fault passes from ``act`` to ``expect``.
         self.notes: dict[str, Any] = {}
 
@@ -187,6 +190,8 @@ class Fault:
     workload: Workload = ORDERS
     # Servers that the run does not share: ``postgres``, ``broker``.
     harms: tuple[str, ...] = ()
+    # Servers that the roles reach through a proxy: ``postgres``, ``broker``.
+    proxied: tuple[str, ...] = ()
     # The number of processes of each role.
     layout: Mapping[str, int] = field(default_factory=lambda: dict(LAYOUT))
     # Options of roles instead of the usual ones.

@@ -25,6 +25,7 @@ from tests.chaos import workload
 from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
 from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
 from tests.chaos.outcome_counts import Counts, count
+from tests.services.faulty_proxy import FaultyProxy
 
 # The end of a run waits until no process writes a further event, which would stay unrouted.
 LAST = ("router", "worker", "dev")
@@ -129,6 +130,14 @@ def _deployed(
         database_url, broker_url = f"sqlite:///{folder}/functory.db", "memory://"
     else:
         database_url, broker_url = stack.enter_context(lent.postgres.database()), lent.broker_url
+    proxies = {
+        name: stack.enter_context(FaultyProxy({"postgres": database_url, "broker": broker_url}[name]))
+        for name in fault.proxied
+    }
+    database_url, broker_url = (
+        proxies[name].url if name in proxies else url
+        for name, url in (("postgres", database_url), ("broker", broker_url))
+    )
     deployment = stack.enter_context(
         Deployment(
             folder, database_url, broker_url, fault.layout, fault.settings, fault.environment, fault.arguments
@@ -137,6 +146,7 @@ def _deployed(
     with _migrating:
         deployment.roles.migrate()
     chaos = Chaos(fault, seed, n, folder, lent, deployment)
+    chaos.proxies = proxies
     stack.callback(chaos.client.close)
     fault.workload.prepare(chaos)
     fault.prepare(chaos)

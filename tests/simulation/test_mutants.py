@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.engine import mutants
 from tests.simulation.engine.mutants import Edit, Moved, Mutant
 
-SEEDS = 300
+SEEDS = 600
 
 
 @pytest.mark.timeout(900)

@@ -23,30 +23,45 @@ from functory.engine.settings import Settings
 CONTENT_TYPE = "application/cloudevents+json"
 
 
-def transport_options(url: str) -> dict[str, Any]:
-    """Return kombu's options for the transport of ``url`` (``docs/reference/settings.md`` gives the reasons)."""
+# A publisher waits this long (seconds) for a connection, and for each answer. Then its messages wait in the database.
+PUBLISH_SECONDS = 5
+# A consumer waits this long (seconds) for an answer.
+CONSUME_SECONDS = 30
+
+
+def transport_options(url: str, answer_seconds: int = CONSUME_SECONDS) -> dict[str, Any]:
+    """Return kombu's options for the transport of ``url`` (``docs/reference/settings.md`` gives the reasons).
+
+    ``answer_seconds`` is the longest wait for an answer of the broker.
+    """
     if url.startswith("memory"):
         # With the default of one second, each message could wait that long in an embedded engine.
         return {"polling_interval": 0.005}
     if url.startswith("redis"):
         return {
             "visibility_timeout": 3600,
-            "socket_timeout": 30,
-            "socket_connect_timeout": 5,
+            "socket_timeout": answer_seconds,
+            "socket_connect_timeout": PUBLISH_SECONDS,
             # A consumer whose connection was replaced waits for an answer that never comes. kombu restarts it after one
             # second plus twice this interval.
             "health_check_interval": 5,
         }
     # Without confirms a crash of the broker loses messages that were reported as sent.
-    return {"confirm_publish": True, "read_timeout": 30, "write_timeout": 30}
+    return {"confirm_publish": True, "read_timeout": answer_seconds, "write_timeout": answer_seconds}
 
 
 def connect(url: str) -> Connection:
-    """Return a kombu connection with these options; it connects on first use."""
+    """Return a kombu connection of a publisher; it connects on first use."""
     options: dict[str, Any] = (
-        {} if url.startswith(("memory", "redis")) else {"connect_timeout": 5, "heartbeat": 0}
+        {} if url.startswith(("memory", "redis")) else {"connect_timeout": PUBLISH_SECONDS, "heartbeat": 0}
     )
-    return Connection(url, transport_options=transport_options(url), **options)
+    return Connection(url, transport_options=transport_options(url, PUBLISH_SECONDS), **options)
+
+
+def broker_unavailable(error: BaseException, what: str = "the broker cannot be used") -> Unavailable:
+    """Return the error for a failure of the broker's driver."""
+    reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+    return Unavailable(what, reason, "check that it runs and FUNCTORY_BROKER_URL is right")
 
 
 def topic_exchange(namespace: str) -> Exchange:
@@ -81,11 +96,7 @@ class EventPublisher:
                     )
             except Exception as error:
                 self._close()
-                raise Unavailable(
-                    "the broker cannot be used",
-                    _reason(error),
-                    "check that it runs and FUNCTORY_BROKER_URL is right",
-                ) from error
+                raise broker_unavailable(error) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -116,14 +127,6 @@ def ping(settings: Settings) -> None:
     try:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=3)
     except Exception as error:
-        raise Unavailable(
-            "the broker cannot be reached",
-            _reason(error),
-            "check that it runs and FUNCTORY_BROKER_URL is right",
-        ) from error
+        raise broker_unavailable(error, "the broker cannot be reached") from error
     finally:
         connection.release()
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".split("\n")[0][:300]

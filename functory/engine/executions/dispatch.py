@@ -8,6 +8,7 @@ doubles with each sending. Only a window of them is on the broker at a time
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution, worker
+from functory.engine.errors import Unavailable
 from functory.engine.executions import ready_queue
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.ready_queue import DISPATCHED, UNDISPATCHED
@@ -64,10 +66,28 @@ def dispatch(
     window: DispatchWindow,
     limit: int = 500,
 ) -> int:
-    """Send due executions with ``send(ids)`` and record it. Returns the number sent.
+    """Record due executions as sent, then send them with ``send(ids)``. Returns the number sent.
 
-    The message goes out *before* the commit: a crash in between sends it twice, never not at all.
+    No lock is held while the broker is asked: it may take seconds to answer, and the rows must stay free for workers
+    that poll. When the sending fails, they are due again at once. After a crash between the commit and the sending,
+    a worker with a free slot claims them by polling, and they are sent again when the message counts as lost.
     """
+    ids = _take_due(database, redispatch, worker_ttl, window, limit)
+    if ids:
+        try:
+            send(ids)
+        except Exception:
+            # Some may have been sent: the second message of an execution finds nothing to claim.
+            with contextlib.suppress(Unavailable):
+                redispatch_now(database, ids)
+            raise
+    return len(ids)
+
+
+def _take_due(
+    database: Database, redispatch: float, worker_ttl: float, window: DispatchWindow, limit: int
+) -> list[str]:
+    """Record what is to be sent now as sent. Returns the ids in the order of sending."""
     with database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
@@ -84,11 +104,9 @@ def dispatch(
         taken = ready_queue.select_next(tx, max(0, places), flight)
         window.has_more, window.next_at = taken.has_more, taken.next_at
         ids = [*again, *taken.ids]
-        if not ids:
-            return 0
-        send(ids)
-        tx.execute(_SENT, {"ids": ids, "now": tx.now})
-    return len(ids)
+        if ids:
+            tx.execute(_SENT, {"ids": ids, "now": tx.now})
+    return ids
 
 
 def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
@@ -134,8 +152,6 @@ def redispatch_now(database: Database, ids: Sequence[str] | None = None) -> int:
 
     ``ids`` None means all of them: the in-memory broker ended with its process. Returns the number changed.
     """
-    # A message can arrive before the commit that records it as sent. The row must then be waited for, which an UPDATE
-    # does only for rows that match it already. So with ``ids`` the statement does not ask for ``dispatched_at``.
     lost = execution.c.dispatched_at.is_not(None) if ids is None else execution.c.id.in_(ids)
     with database.write() as tx:
         changed = tx.execute(

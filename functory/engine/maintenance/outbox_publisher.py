@@ -32,13 +32,16 @@ class OutboxPublisher(Service):
     def __init__(self, database: Database, settings: Settings) -> None:
         self.poll_seconds = settings.poll_seconds
         self._database = database
+        self._claim_seconds = settings.lease_seconds
         self._exchange = EventPublisher(settings)
 
     def run_once(self) -> bool:
         """Publish one batch. True when it was full. Raises :class:`Unavailable` without a database or broker."""
         start = time.perf_counter()
         try:
-            rows = publish_outbox(self._database, self._exchange, PUBLISH_BATCH)
+            rows = publish_outbox(
+                self._database, self._exchange, PUBLISH_BATCH, claim_seconds=self._claim_seconds
+            )
         except Exception:
             metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
             raise

@@ -25,11 +25,13 @@ def upgrade() -> None:
     _fill_activations()
     _index_replays()
     _add_throttles()
+    _let_publishers_claim()
 
 
 def downgrade() -> None:
     """Rows of the older schema stay as they are."""
     _drop_throttles()
+    op.drop_column("outbox", "claimed_until")
     op.drop_index("ix_execution_replay_of", table_name="execution")
     op.drop_table("version_mark")
     op.drop_table("activation")
@@ -200,3 +202,8 @@ def _drop_throttles() -> None:
     op.drop_index("ix_execution_throttled", table_name="execution")
     for name in ("throttle_place", "throttle_key", "throttle"):
         op.drop_column("execution", name)
+
+
+def _let_publishers_claim() -> None:
+    """A publisher claims events and holds no lock while it waits for the broker."""
+    op.add_column("outbox", sa.Column("claimed_until", Instant(), nullable=True))

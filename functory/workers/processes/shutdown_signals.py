@@ -105,17 +105,26 @@ class ShutdownSignals:
         grace = 0.0 if hard else self._grace
         threading.Thread(target=self._drain, args=(grace,), name="functory-draining", daemon=True).start()
         if hard:
-            leaving = threading.Thread(target=self._close, name="functory-leave", daemon=True)
-            leaving.start()
-            leaving.join(HARD_SECONDS)
+            self._close_within(HARD_SECONDS)
             os._exit(self.status)
         if not self._finished.wait(max(0.0, until - time.monotonic())):
+            # Celery waits for a broker that does not answer. Nothing of the worker's own depends on it.
+            if self._close_within(LATE_SECONDS):
+                log.warning("worker ended without waiting for its broker any longer")
+                os._exit(self.status)
             _log_blocking_threads("worker did not end in time")
             os._exit(self.status or 1)
         # The interpreter waits for threads of libraries, possibly for ever; the worker itself has closed everything.
         time.sleep(LATE_SECONDS)
         _log_blocking_threads("exit blocked by threads after an orderly end")
         os._exit(self.status)
+
+    def _close_within(self, seconds: float) -> bool:
+        """Release the executions and deregister the worker. True when that was done within ``seconds``."""
+        leaving = threading.Thread(target=self._close, name="functory-leave", daemon=True)
+        leaving.start()
+        leaving.join(seconds)
+        return not leaving.is_alive()
 
 
 def _log_blocking_threads(what: str) -> None:

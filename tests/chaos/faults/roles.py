@@ -108,6 +108,13 @@ add(
         expect=struck,
     ),
     Fault(
+        "dispatcher-kill-before-publish",
+        dying,
+        brokers=("redis", "rabbitmq"),
+        prepare=lambda chaos: _both(chaos, "dispatcher-before-publish"),
+        expect=struck,
+    ),
+    Fault(
         "dispatcher-kill-before-commit",
         dying,
         brokers=("redis", "rabbitmq"),

@@ -29,8 +29,8 @@ class Broker:
             if self.away or plan.happens(plan.failed_send):
                 raise Unavailable("the broker cannot be used", "it is away", "wait")
             message = list(ids[start : start + size])
-            number = len(world.transactions)
-            world.record.sent.update((id_.replace("-", ""), number) for id_ in message)
+            if world.database.raw.in_transaction:
+                world.record.sent_in_transaction.update(message)
             world.note("send", *(id_[-4:] for id_ in message))
             if plan.happens(plan.dropped):
                 world.note("dropped")

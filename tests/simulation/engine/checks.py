@@ -78,11 +78,10 @@ def _transitions(view: _View) -> Found:
             reported[tx, source][type_] += 1
     wanted: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     ends: Counter[str] = Counter()
-    sent = view.world.record.sent
     finishing = view.world.record.finishing
+    for id_ in sorted(view.world.record.sent_in_transaction):
+        found.append(("sent in a transaction", f"execution {id_} was sent while its rows were locked"))
     for _, tx, what, id_, old, new, fence, now_fence, attempt, now_attempt in view.journal:
-        if what == "dispatched" and (id_, tx) not in sent:
-            found.append(("sent before noted", f"execution {id_} was noted as sent before it was"))
         if what != "execution" or old is None:
             continue
         raised, tried = now_fence - fence, now_attempt - attempt

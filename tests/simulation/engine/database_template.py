@@ -31,10 +31,6 @@ WHEN OLD.state <> NEW.state OR OLD.fence <> NEW.fence OR OLD.attempt <> NEW.atte
     INSERT INTO sim_journal (tx, what, id, a, b, c, d, e, f)
     VALUES (sim_tx(), 'execution', NEW.id, OLD.state, NEW.state, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt);
 END;
-CREATE TRIGGER sim_dispatched AFTER UPDATE OF dispatch_count ON execution
-WHEN NEW.dispatch_count > OLD.dispatch_count BEGIN
-    INSERT INTO sim_journal (tx, what, id) VALUES (sim_tx(), 'dispatched', NEW.id);
-END;
 CREATE TRIGGER sim_event_new AFTER INSERT ON event BEGIN
     INSERT INTO sim_journal (tx, what, id, a, b, c) VALUES (sim_tx(), 'event', NEW.id, NULL, NEW.state, NEW.type);
 END;

@@ -156,7 +156,7 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "functory.engine.executions.dispatch",
-                "dispatch",
+                "_take_due",
                 "again = _overdue_ids(",
                 "again = [] and _overdue_ids(",
             )
@@ -293,15 +293,14 @@ MUTANTS: Sequence[Mutant] = (
         ],
     ),
     Mutant(
-        "sent after the commit",
+        "sent in a transaction",
         [
-            Edit("functory.engine.executions.dispatch", "dispatch", "        send(ids)\n", ""),
             Edit(
                 "functory.engine.executions.dispatch",
                 "dispatch",
-                "    return len(ids)",
-                "    send(ids)\n    return len(ids)",
-            ),
+                "            send(ids)\n",
+                "            with database.write():\n                send(ids)\n",
+            )
         ],
     ),
     Mutant(

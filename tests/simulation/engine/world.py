@@ -82,9 +82,7 @@ class Record:
         default_factory=dict
     )  # dedup key → event type, once a process knows that the event is stored
     begun: list[tuple[str, int]] = field(default_factory=list)  # (execution, fence) whose function began
-    sent: set[tuple[str, int]] = field(
-        default_factory=set
-    )  # (execution, transaction) that went to the broker
+    sent_in_transaction: set[str] = field(default_factory=set)  # executions
     finishing: dict[int, tuple[str, int]] = field(
         default_factory=dict
     )  # transaction → the claim that it finished

@@ -42,6 +42,8 @@ outbox = Table(
     metadata,
     Column("event_id", Id, ForeignKey("event.id"), primary_key=True),
     Column("time", Instant, nullable=False),
+    # A publisher sends it until then; NULL while none does.
+    Column("claimed_until", Instant),
 )
 
 firing = Table(

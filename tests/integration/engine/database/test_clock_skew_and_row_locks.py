@@ -128,6 +128,6 @@ def test_publisher_and_router_never_hide_events_from_each_other(postgres_url: st
         with database.write() as router:
             assert [row["id"] for row in routing_queue.take_pending(router, 10)] == [id_]
             with database.write() as publisher:
-                assert [row["id"] for row in outbox.take_unpublished(publisher, 10)] == [id_]
+                assert [row["id"] for row in outbox.claim_unpublished(publisher, 10, 60)] == [id_]
     finally:
         database.close()
