@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from functory.engine.functions.declaration import Signature
     from functory.engine.functions.environments import PackageNeeds, Resolved
     from functory.schedules import Schedules
+    from functory.trigger_saves import TriggerSaves
     from functory.triggers.analysis import backtest, cycles
     from functory.workers.environments import Environments
     from functory.workers.sandbox.runner import Runner
@@ -103,6 +104,12 @@ class Functory:
         from functory.schedules import Schedules
 
         return Schedules(self)
+
+    @cached_property
+    def _trigger_saves(self) -> TriggerSaves:
+        from functory.trigger_saves import TriggerSaves
+
+        return TriggerSaves(self.functions, self.triggers, self.events, self.lineage)
 
     @cached_property
     def runner(self) -> Runner:
@@ -214,41 +221,30 @@ class Functory:
     ) -> dict[str, Any]:
         """Save a trigger in either spelling; BabyAGI's spelling has no name, so one is made from its parts.
 
-        Returns its row. Raises :class:`Invalid`.
+        Returns its row, with ``warnings`` about what may be a mistake in it; each is a Python warning too. Raises
+        :class:`Invalid`, also for a trigger that can never work.
         """
-        from functory.triggers import definition
-        from functory.triggers.analysis import cycles
+        row = self.save_trigger(name, shadow=shadow, expected_version=expected_version, **fields)
+        for warning in row["warnings"]:
+            warnings.warn(f"trigger {row['name']}: {warning}", stacklevel=2)
+        return row
 
-        made = definition.parse(fields)
-        if name is None:
-            if "event_type" not in fields:
-                raise Invalid(
-                    "the trigger has no name", try_='register_trigger("name", on={…}, function="…")'
-                )
-            parts = [
-                fields["trigger_function"],
-                "on",
-                fields["event_type"].replace(".", "_"),
-                fields.get("target_function") or "any",
-            ]
-            name = "-".join(str(part) for part in parts)
-        cycles.check(self.trigger_graph({"name": name, "definition": made}), name)
-        return self.triggers.save(
-            name, made, author=self.author, shadow=shadow, expected_version=expected_version
+    def save_trigger(
+        self,
+        name: str | None = None,
+        *,
+        shadow: bool = False,
+        expected_version: int | None = None,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """Save a trigger as :meth:`register_trigger` does. The caller shows the ``warnings`` of the row."""
+        return self._trigger_saves.save(
+            name, fields, author=self.author, shadow=shadow, expected_version=expected_version
         )
 
-    def trigger_graph(self, draft: Mapping[str, Any] | None = None) -> cycles.Graph:
-        """The graph of all triggers, with ``draft`` (name, definition) as if it were saved."""
-        from functory.triggers import definition
-        from functory.triggers.analysis import cycles
-
-        rows = {row["name"]: row for row in self.triggers.list()}
-        if draft is not None:
-            rows[draft["name"]] = {"id": "", "version": 0, "state": "enabled", "origin": "user"} | dict(draft)
-        compiled = [definition.compile_definition(row) for row in rows.values()]
-        functions = {row["name"]: row for row in self.functions.list(limit=100_000)}
-        names = [dependencies.parse_reference(one.function)[0] for one in compiled]
-        return cycles.Graph(compiled, functions, self.lineage.emitted_types(names))
+    def trigger_graph(self) -> cycles.Graph:
+        """The graph of all triggers."""
+        return self._trigger_saves.graph()
 
     def backtest(
         self,

@@ -48,8 +48,8 @@ class Engine(Protocol):
     sources: Registry
     triggers: Triggers
 
-    def register_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
-        """Save a trigger and return its row."""
+    def save_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Save a trigger and return its row with ``warnings``."""
         ...
 
 
@@ -72,8 +72,8 @@ class Schedules:
         """Save a schedule, and with ``function`` the trigger that runs it with ``input`` (a template).
 
         ``config`` are the fields of :class:`functory.triggers.sources.schedules.ScheduleConfig`. Without ``function``
-        an existing trigger stays. Returns what :meth:`get` does and ``created``: whether anything was saved. Raises
-        :class:`Invalid`, :class:`Conflict`.
+        an existing trigger stays. Returns what :meth:`get` does, ``created``: whether anything was saved, and the
+        ``warnings`` about the trigger. Raises :class:`Invalid`, :class:`Conflict`.
         """
         if input is not None and function is None:
             raise Invalid(
@@ -84,10 +84,10 @@ class Schedules:
         # Before anything is written: a schedule that is refused leaves no trigger behind.
         made = self._validated_config(config)
         _check_name(name)
-        changed = False
+        saved: dict[str, Any] = {"created": False, "warnings": []}
         if function is not None:
             self._check_version(name, expected_version)
-            changed = self._save_trigger(name, function, input)
+            saved = self._save_trigger(name, function, input)
         row = self._engine.sources.save(
             KIND,
             name,
@@ -95,7 +95,10 @@ class Schedules:
             author=self._engine.author,
             expected_version=expected_version,
         )
-        return self.get(name) | {"created": row["created"] or changed}
+        return self.get(name) | {
+            "created": row["created"] or saved["created"],
+            "warnings": saved["warnings"],
+        }
 
     def get(self, name: str) -> dict[str, Any]:
         """The source's row with ``next_at``, ``last_at``, ``missed``, ``when``; ``trigger`` and its ``function``, None
@@ -252,7 +255,7 @@ class Schedules:
             return None
         return found if _belongs_to_schedule(found, name) else None
 
-    def _save_trigger(self, name: str, function: str, input_: Any) -> bool:
+    def _save_trigger(self, name: str, function: str, input_: Any) -> dict[str, Any]:
         try:
             found = self._engine.triggers.get(_trigger_name(name))
         except NotFound:
@@ -271,7 +274,7 @@ class Schedules:
         }
         if input_ is not None:
             fields["input"] = input_
-        return self._engine.register_trigger(_trigger_name(name), **fields)["created"]
+        return self._engine.save_trigger(_trigger_name(name), **fields)
 
     def _check_version(self, name: str, expected: int | None) -> None:
         if expected is None:

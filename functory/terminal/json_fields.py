@@ -13,7 +13,7 @@ _FUNCTION = (
 )  # fmt: skip
 _TRIGGER = (
     "name", "state", "version", "definition", "note", "author", "fired", "suppressed", "last_at", "created_at",
-    "updated_at",
+    "updated_at", "warnings",
 )  # fmt: skip
 _EXECUTION = (
     "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "root_id",

@@ -194,7 +194,8 @@ def _mixed(parts: Sequence[str | TemplateExpression], context: Mapping[str, Any]
     return "".join(part if isinstance(part, str) else _string(part.evaluate(context)) for part in parts)
 
 
-def _compile_text(text: str, place: str) -> Renderer:
+def parse_text(text: str, place: str = "the template") -> list[str | TemplateExpression]:
+    """Return the parts of one text of a template, in their order. Raises Invalid."""
     parts: list[str | TemplateExpression] = []
     start = 0
     while (opening := text.find("{{", start)) >= 0:
@@ -204,6 +205,16 @@ def _compile_text(text: str, place: str) -> Renderer:
         parts.append(expression)
     if start < len(text):
         parts.append(text[start:])
+    return parts
+
+
+def has_default(expression: TemplateExpression) -> bool:
+    """True when the expression has a value also where its path has none."""
+    return expression.default is not _MISSING
+
+
+def _compile_text(text: str, place: str) -> Renderer:
+    parts = parse_text(text, place)
     if len(parts) == 1 and isinstance(parts[0], TemplateExpression):
         return parts[0].evaluate
     if all(isinstance(part, str) for part in parts):

@@ -14,17 +14,17 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def service(world: World) -> Schedules:
-    """The service over the world's registries; a trigger is saved as the engine saves it, without cycle analysis."""
+    """The service over the world's registries; a trigger is saved as the engine saves it, without its checks."""
 
-    def register(name: str, **fields: Any) -> dict[str, Any]:
-        return world.triggers.save(name, definition.parse(fields))
+    def save_trigger(name: str, **fields: Any) -> dict[str, Any]:
+        return world.triggers.save(name, definition.parse(fields)) | {"warnings": []}
 
     return Schedules(
         SimpleNamespace(  # type: ignore[arg-type]
             database=world.database,
             sources=world.sources,
             triggers=world.triggers,
-            register_trigger=register,
+            save_trigger=save_trigger,
             author="ada",
         )
     )

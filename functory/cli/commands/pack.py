@@ -119,7 +119,7 @@ def _import_trigger(engine: Functory, entry: Entry, lost: set[str], dry_run: boo
         known = None
     # A disabled rule starts in shadow mode, so that the trigger cannot fire before it is paused.
     rests = known is None and entry.outcome == "paused"
-    engine.register_trigger(name, shadow=rests, **fields)
+    entry.notes += engine.save_trigger(name, shadow=rests, **fields)["warnings"]
     if rests:
         engine.triggers.pause(name, note=entry.why, author=engine.author)
 

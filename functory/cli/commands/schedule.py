@@ -73,7 +73,6 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a schedule. An existing schedule is replaced; its times start from now."""
-    from functory.cli.output import dependency_tree
 
     fields = {
         "cron": cron,
@@ -99,8 +98,8 @@ def add(
             **{field: value for field, value in fields.items() if value is not None},
         )
         times = engine.schedules.next(name, 3)
-        if function is not None:
-            dependency_tree.warn_if_missing(engine, function, "nothing runs until it does")
+    for warning in row["warnings"]:
+        console.warn(warning)
     more = (
         [f"it is paused; to resume it: functory schedule resume {name}"] if row["state"] == "paused" else []
     )

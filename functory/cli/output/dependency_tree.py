@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.errors import NotFound
-from functory.engine.functions import dependencies
-from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
@@ -46,13 +44,6 @@ def dependency_exists(engine: Functory, dependency: Mapping[str, Any]) -> bool:
     except NotFound:
         return False
     return True
-
-
-def warn_if_missing(engine: Functory, function: str, consequence: str) -> None:
-    """Warn when the function that a trigger or a schedule runs does not exist yet."""
-    name, pin = dependencies.parse_reference(function)
-    if not dependency_exists(engine, {"name": name, "pin": pin}):
-        console.warn(f"the function {function} does not exist yet: {consequence}")
 
 
 def print_tree(top: Mapping[str, Any], users: Sequence[str], out: CommandOutput) -> None:

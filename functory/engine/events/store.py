@@ -218,6 +218,23 @@ class Events:
         with self._database.read() as tx:
             return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
 
+    def has_type(self, type_: str) -> bool:
+        """Return whether an event of this type is stored."""
+        with self._database.read() as tx:
+            return tx.scalar(sa.select(event.c.id).where(event.c.type == type_).limit(1)) is not None
+
+    def types(self, limit: int = 500) -> list[str]:
+        """Return the first ``limit`` types of stored events, in their order. Each type is one look into an index."""
+        found: list[str] = []
+        with self._database.read() as tx:
+            while len(found) < limit:
+                statement = sa.select(sa.func.min(event.c.type))
+                following = tx.scalar(statement.where(event.c.type > found[-1]) if found else statement)
+                if following is None:
+                    break
+                found.append(following)
+        return found
+
     def count(self, since: datetime, types: Collection[str] | None = None) -> int:
         """Return the number of events that :meth:`scan` yields."""
         with self._database.read() as tx:

@@ -7,7 +7,9 @@ validator would otherwise fetch ``http:`` and read ``file:`` references while co
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema_rs
@@ -20,6 +22,10 @@ TYPES = {
     "str": "string", "string": "string", "int": "integer", "integer": "integer", "float": "number", "number": "number",
     "bool": "boolean", "boolean": "boolean", "list": "array", "array": "array", "dict": "object", "object": "object",
 }  # fmt: skip
+
+
+# Faults of one value that an error names.
+MAX_FAULTS = 10
 
 
 def from_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -68,18 +74,48 @@ def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
     """
     if schema is None:
         return
-    validator = _validator(json_codec.dumps(schema), what)
-    faults = []
-    for error in validator.iter_errors(value):
-        place = ".".join(str(part) for part in error.instance_path)
-        faults.append(f"{place + ': ' if place else ''}{error.message[:300]}")
-        if len(faults) == 10:
-            break
-    if faults:
-        raise Invalid(f"the {what} does not fit its schema", "\n".join(faults), _shape(schema))
+    texts = []
+    for fault in faults(schema, value, what):
+        place = ".".join(str(part) for part in fault.place)
+        texts.append(f"{place + ': ' if place else ''}{fault.message}")
+    if texts:
+        raise Invalid(f"the {what} does not fit its schema", "\n".join(texts), shape_text(schema))
 
 
-def _shape(schema: Mapping[str, Any]) -> str:
+@dataclass(frozen=True)
+class Fault:
+    """A place in a value that does not fit a schema.
+
+    ``names``: the missing members for the keyword ``required``, the members too many for ``additionalProperties``.
+    """
+
+    place: tuple[str | int, ...]
+    keyword: str
+    message: str
+    schema_path: tuple[str | int, ...]
+    names: tuple[str, ...] = ()
+
+
+def faults(schema: Mapping[str, Any], value: Any, what: str) -> list[Fault]:
+    """Return the first faults of a value. Raises :class:`Invalid` for a schema that is none."""
+    found = []
+    for error in itertools.islice(_validator(json_codec.dumps(schema), what).iter_errors(value), MAX_FAULTS):
+        keyword = error.kind.name
+        names = (error.kind.property,) if keyword == "required" else getattr(error.kind, "unexpected", ())
+        found.append(
+            Fault(
+                tuple(error.instance_path),
+                keyword,
+                error.message[:300],
+                tuple(error.schema_path),
+                tuple(names),
+            )
+        )
+    return found
+
+
+def shape_text(schema: Mapping[str, Any]) -> str:
+    """Return the members of an object's schema in words; empty when it names none."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return ""

@@ -17,6 +17,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cost import Shape, read_shape
+from functory.triggers.expressions.paths import ExpressionPath, read_paths
 
 MAX_TEXT = 2048
 # The library converts values recursively in C++ and dies on a very deep one.
@@ -40,15 +41,16 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
 
-    __slots__ = ("_expression", "_shape", "kind", "names", "text", "what")
+    __slots__ = ("_expression", "_shape", "kind", "names", "paths", "text", "what")
 
-    def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, shape: Shape) -> None:
+    def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, syntax: bytes) -> None:
         self.text = text
         self.what = what
         self.names = names
         self.kind: str = expression.return_type().name()
         self._expression = expression
-        self._shape = shape
+        self._shape: Shape = read_shape(syntax)
+        self.paths: tuple[ExpressionPath, ...] = read_paths(syntax)
 
     def evaluate(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, str]:
         """The value and CEL's name of its type.
@@ -121,7 +123,7 @@ def compile_expression(
                 clean_message(str(error)),
                 f"the variables are {', '.join(known[:-1])} and {known[-1]}; for example: {example}",
             ) from None
-    return Expression(text, what, names, expression, read_shape(syntax))
+    return Expression(text, what, names, expression, syntax)
 
 
 @cache

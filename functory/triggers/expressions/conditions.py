@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cel import EvaluationError, Expression, compile_expression
+from functory.triggers.expressions.paths import ExpressionPath
 
 EXAMPLE = "has(data.stock) && data.stock < 3"
 
@@ -48,6 +49,16 @@ class Condition:
     def __init__(self, expression: Expression) -> None:
         self.text = expression.text
         self._expression = expression
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return self._expression.what
+
+    @property
+    def paths(self) -> tuple[ExpressionPath, ...]:
+        """The paths that the condition reads."""
+        return self._expression.paths
 
     def evaluate(
         self,

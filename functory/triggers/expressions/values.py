@@ -14,6 +14,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cel import EvaluationError, Expression, compile_expression
+from functory.triggers.expressions.paths import ExpressionPath
 
 # CEL's types that have a JSON form; DYN is only known when it is evaluated.
 JSON_TYPES = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})
@@ -32,6 +33,16 @@ class ValueExpression:
     def kind(self) -> str:
         """CEL's name of the value's type; DYN when only an evaluation shows it."""
         return self._expression.kind.split("<")[0]
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return self._expression.what
+
+    @property
+    def paths(self) -> tuple[ExpressionPath, ...]:
+        """The paths that the expression reads."""
+        return self._expression.paths
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for ``variables`` (those it was compiled with). Raises :class:`Invalid` when there is none."""

@@ -121,7 +121,6 @@ def add(
 ) -> None:
     """Save a trigger. An existing trigger gets a new version."""
     from functory.cli.input import flow_control as controls
-    from functory.cli.output import dependency_tree
     from functory.engine.errors import Invalid
 
     fields = _read_file(file) if file is not None else {}
@@ -164,9 +163,8 @@ def add(
     fields.pop("name", None)
     with session.engine() as engine:
         row = _save(engine, chosen, fields, expected_version, shadow)
-        dependency_tree.warn_if_missing(
-            engine, row["definition"]["function"], "the trigger is suppressed until it does"
-        )
+    for warning in row["warnings"]:
+        console.warn(warning)
     print_saved(CommandOutput(json=json, quiet=quiet), "trigger", row, json_fields.trigger(row))
 
 
@@ -351,4 +349,4 @@ def _save(
         raise Invalid(
             "the trigger has no name", "--expected-version needs one", "functory trigger add NAME …"
         )
-    return engine.register_trigger(name, shadow=shadow, expected_version=expected_version, **fields)
+    return engine.save_trigger(name, shadow=shadow, expected_version=expected_version, **fields)

@@ -1,0 +1,94 @@
+"""The paths that a CEL expression reads: ``data.output.stock`` in ``data.output.stock < 3``.
+
+Found in the syntax tree, without any event. A trigger's paths are checked when it is saved
+(``functory.triggers.save_checks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from functory.triggers.expressions.syntax_tree import (
+    ACCU_VAR,
+    CALL,
+    CALL_ARGS,
+    CALL_FUNCTION,
+    COMPREHENSION,
+    CONSTANT,
+    IDENT,
+    IDENT_NAME,
+    ITER_RANGE,
+    ITER_VAR,
+    SELECT,
+    SELECT_FIELD,
+    SELECT_OPERAND,
+    SELECT_TEST_ONLY,
+    STRING_VALUE,
+    Message,
+    children_of,
+    read_message,
+    read_syntax,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionPath:
+    """A path from a variable: its name, then member names (str) and list positions (int, always 0).
+
+    ``tested``: the expression tests the path, or a part of it, with ``has()``.
+    """
+
+    steps: tuple[str | int, ...]
+    tested: bool = False
+
+
+def read_paths(syntax: bytes) -> tuple[ExpressionPath, ...]:
+    """Return the paths of a serialized, checked expression, each once and as long as the expression names it."""
+    found = dict.fromkeys(_paths(read_syntax(syntax), frozenset()))
+    tested = [steps for steps, is_test in found if is_test]
+    return tuple(
+        ExpressionPath(steps, any(steps[: len(test)] == test for test in tested))
+        for steps in dict.fromkeys(steps for steps, _ in found)
+    )
+
+
+def _paths(expr: Message, bound: frozenset[bytes]) -> Iterator[tuple[tuple[str | int, ...], bool]]:
+    steps = _steps(expr, bound)
+    if steps is not None:
+        yield steps, SELECT in expr and SELECT_TEST_ONLY in read_message(expr[SELECT][0])
+        return
+    if COMPREHENSION in expr:
+        macro = read_message(expr[COMPREHENSION][0])
+        walked = read_message(macro[ITER_RANGE][0])
+        yield from _paths(walked, bound)
+        # Inside a macro its own variables hide those of the expression.
+        inner = bound | {name for field in (ITER_VAR, ACCU_VAR) for name in macro.get(field, [])}
+        for child in children_of(expr):
+            if child != walked:
+                yield from _paths(child, inner)
+        return
+    for child in children_of(expr):
+        yield from _paths(child, bound)
+
+
+def _steps(expr: Message, bound: frozenset[bytes]) -> tuple[str | int, ...] | None:
+    """Return the steps of an expression that is a path; None for any other one."""
+    if IDENT in expr:
+        name = read_message(expr[IDENT][0])[IDENT_NAME][0]
+        return None if name in bound else (name.decode(),)
+    if SELECT in expr:
+        select = read_message(expr[SELECT][0])
+        above = _steps(read_message(select[SELECT_OPERAND][0]), bound)
+        return None if above is None else (*above, select[SELECT_FIELD][0].decode())
+    if CALL in expr:
+        call = read_message(expr[CALL][0])
+        if call[CALL_FUNCTION][0] != b"_[_]":
+            return None
+        operand, index = (read_message(argument) for argument in call[CALL_ARGS])
+        above = _steps(operand, bound)
+        if above is None or CONSTANT not in index:
+            return None
+        text = read_message(index[CONSTANT][0]).get(STRING_VALUE)
+        return (*above, text[0].decode() if text else 0)
+    return None

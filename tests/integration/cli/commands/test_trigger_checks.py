@@ -1,0 +1,93 @@
+"""Triggers that cannot work, typed at the command line and saved from Python: refused, or saved with a warning."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functory.client import Functory
+from functory.engine.errors import Invalid
+from functory.engine.settings import Settings
+from tests.support.cli_shell import Shell
+
+pytest_plugins = ["tests.support.world"]
+
+PARSE = """\
+def parse(rows: list) -> dict:
+    return {"total": len(rows)}
+"""
+BILL = """\
+def bill(total: int, note: str = ""):
+    return total
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path, migrated_file: Path) -> Shell:
+    (tmp_path / "parse.py").write_text(PARSE)
+    (tmp_path / "bill.py").write_text(BILL)
+    shell = Shell(tmp_path, database=migrated_file)
+    shell.run("function", "add", "parse.py")
+    shell.run("function", "add", "bill.py")
+    return shell
+
+
+def add(shell: Shell, *options: str, status: int = 0, on: str = '{"type": ["execution.succeeded"]}') -> Any:
+    return shell.run("trigger", "add", "charge", "--on", on, "--function", "bill", *options, status=status)
+
+
+TOTAL = ("--input", '{"total": "{{ data.output.total }}"}')
+
+
+def test_the_data_are_read_under_both_names(shell: Shell) -> None:
+    assert add(shell, *TOTAL).stderr == ""
+    assert add(shell, "--input", '{"total": "{{ event.data.output.total }}"}').stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--input", '{"note": "x"}'), "the function bill needs total"),
+        (("--input", '{"total": 1, "nte": "x"}'), "did you mean note?"),
+        (("--input", '{"total": "many"}'), '"many" is not of type "integer"'),
+        (("--input", '{"total": "{{ data.outptu.total }}"}'), "did you mean output?"),
+        ((*TOTAL, "--when", "event.dta.x == 1"), "did you mean data?"),
+        ((*TOTAL, "--idempotency", "event.dta.x"), "the key of idempotency reads event.dta.x"),
+    ],
+)
+def test_what_can_never_work_is_refused(shell: Shell, options: tuple[str, ...], said: str) -> None:
+    assert said in add(shell, *options, status=2).stderr
+    assert shell.json("trigger", "list") == []
+
+
+def test_an_unknown_field_of_the_envelope_is_refused(shell: Shell) -> None:
+    assert "did you mean type?" in add(shell, *TOTAL, on='{"typ": ["order.created"]}', status=2).stderr
+
+
+def test_what_may_be_a_mistake_is_saved_with_a_warning(shell: Shell) -> None:
+    done = add(shell, *TOTAL, on='{"type": ["function.updatd"]}')
+    assert "warning: the pattern lists the type function.updatd" in done.stderr
+    assert "did you mean function.updated?" in done.stderr
+    shell.run("event", "emit", "order.created")
+    assert "did you mean order.created?" in add(shell, *TOTAL, on='{"type": ["order.creatd"]}').stderr
+    (said,) = shell.json("trigger", "add", "x", "--on", '{"type": ["a"]}', "--function", "bil")["warnings"]
+    assert "the function bil does not exist yet" in said
+    assert "did you mean bill?" in said
+
+
+def test_a_client_gets_the_warnings_and_the_row_has_them(tmp_path: Path, migrated_file: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "functory.db").write_bytes(migrated_file.read_bytes())
+    with Functory(Settings(home=home)) as engine:
+        with pytest.warns(UserWarning, match="trigger t: the function bill does not exist yet"):
+            row = engine.register_trigger("t", on={"type": ["a"]}, function="bill")
+        assert len(row["warnings"]) == 1
+        assert "warnings" not in engine.triggers.get("t")
+        engine.functions.save(BILL)
+        with pytest.raises(Invalid, match="needs total"):
+            engine.register_trigger("t", on={"type": ["a"]}, function="bill", input={})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert engine.register_trigger("u", on={"type": ["a"]}, function="bill", input="{{ data }}")
