@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,6 +18,9 @@ from functory.workers.execution.unavailable_retry import retry_while_unavailable
 
 # A waiting parent checks after this time whether its own run has ended.
 WAIT_SECONDS = 1.0
+
+# Results of children that a waiting parent gets are read from the database in parts of this size.
+PART_CHARACTERS = 262_144
 
 T = TypeVar("T")
 
@@ -84,23 +87,32 @@ class ChildCalls:
         """Start a child execution on any worker. Returns its id."""
         return self._start(name, version, None, args, kwargs, dispatched=False)
 
-    def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
-        """Wait up to ``timeout`` seconds for children. Raises :class:`Refused` for an execution that is no child."""
+    def gather(self, ids: list[str], timeout: float | None) -> Iterator[dict[str, Any]]:
+        """Wait up to ``timeout`` seconds for children, and yield each result in order, read when it is asked for.
+
+        Raises :class:`Refused` for an execution that is no child.
+        """
         strangers = [id_ for id_ in ids if id_ not in self._children]
         if strangers:
             raise Refused(
                 f"execution {strangers[0]} is not a child of this one", "only own children can be awaited"
             )
         self._run_inline(ids)
-        return [_gathered(row) for row in self._wait(ids, timeout)]
+        lengths = self._until_ended(timeout, partial(self._executions.wait_for_lengths, ids))
+        for part in in_parts(ids, lengths):
+            yield from map(_gathered, self._wait(part, None))
 
     def _wait(self, ids: Sequence[str], timeout: float | None) -> list[dict[str, Any]]:
-        """Finished rows. Stops when the parent's run has ended: this thread cannot be killed."""
+        """Finished rows."""
+        return self._until_ended(timeout, partial(self._executions.wait, ids))
+
+    def _until_ended(self, timeout: float | None, wait: Callable[[float], T]) -> T:
+        """What ``wait`` returns. Stops when the parent's run has ended: this thread cannot be killed."""
         left = timeout
         while True:
             slice_ = WAIT_SECONDS if left is None else min(WAIT_SECONDS, left)
             try:
-                return self._retry_while_unavailable(partial(self._executions.wait, ids, slice_))
+                return self._retry_while_unavailable(partial(wait, slice_))
             except WaitTimeout:
                 left = None if left is None else left - slice_
                 if self._ended.is_set() or (left is not None and left <= 0):
@@ -145,6 +157,20 @@ class ChildCalls:
         row = self._retry_while_unavailable(start)
         self._children.add(row["id"])
         return row["id"]
+
+
+def in_parts(ids: Sequence[str], lengths: Mapping[str, int]) -> Iterator[list[str]]:
+    """Split ids into parts whose lengths add up to ``PART_CHARACTERS`` at most, or that have one id."""
+    part: list[str] = []
+    total = 0
+    for id_ in ids:
+        if part and total + lengths[id_] > PART_CHARACTERS:
+            yield part
+            part, total = [], 0
+        part.append(id_)
+        total += lengths[id_]
+    if part:
+        yield part
 
 
 def _gathered(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ While the database is unavailable a request waits, as long as the function's tim
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -86,8 +86,11 @@ class EngineHost:
         """Start a child execution on any worker. Returns its id."""
         return self._child_calls.submit(name, version, args, kwargs)
 
-    def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
-        """Wait up to ``timeout`` seconds for children. Raises :class:`Refused` for an execution that is no child."""
+    def gather(self, ids: list[str], timeout: float | None) -> Iterable[dict[str, Any]]:
+        """Wait up to ``timeout`` seconds for children; results are read as they are taken.
+
+        Raises :class:`Refused` for an execution that is no child.
+        """
         return self._child_calls.gather(ids, timeout)
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002

@@ -37,6 +37,7 @@ class Channel:
         self._lock = threading.Lock()
         self._buffer = FrameBuffer(2**32)
         self._waiting: dict[int, Future] = {}
+        self._parts: dict[int, list[Any]] = {}
         self._unsent: deque[tuple[Callable[[int], Request], Future]] = deque()
         self._last_id = 0
         self._reading = False
@@ -107,6 +108,11 @@ class Channel:
                 self._tasks.put(message)
                 continue
             with self._lock:
+                if message.more:
+                    self._parts.setdefault(message.id, []).extend(message.value)
+                    continue
+                if (parts := self._parts.pop(message.id, None)) is not None and message.error is None:
+                    message.value = parts + message.value
                 future = self._waiting.pop(message.id, None)
                 while self._unsent and len(self._waiting) < MAX_IN_FLIGHT:
                     self._send_request(*self._unsent.popleft())

@@ -180,10 +180,12 @@ class Submitted:
 def _results(
     engine: EngineClient, ids: list[str], timeout: float | None, return_exceptions: bool
 ) -> list[Any]:
+    once = list(dict.fromkeys(ids))
+    seconds = None if timeout is None else float(timeout)
+    found = dict(zip(once, engine.request(Gather, ids=once, timeout=seconds), strict=True))
     results = []
-    for execution_id, entry in zip(
-        ids, engine.request(Gather, ids=ids, timeout=None if timeout is None else float(timeout)), strict=True
-    ):
+    for execution_id in ids:
+        entry = found[execution_id]
         if entry["ok"]:
             results.append(entry.get("value"))
             continue
@@ -366,9 +368,8 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
 
 def register_function(*args: Any, **options: Any) -> Any:
     """Return the function unchanged: inside an execution it is registered already."""
-    if len(args) == 1 and callable(args[0]) and not options:
-        return args[0]
-    return lambda function: function
+    direct = len(args) == 1 and callable(args[0]) and not options
+    return args[0] if direct else lambda function: function
 
 
 def register_trigger(*_: Any, **__: Any) -> Any:
@@ -387,8 +388,7 @@ def _called(name: str, durable: bool) -> dict[str, Any]:
             "durable says whether a call is made once for all attempts\n"
             "try: pass a parameter that has this name by its position"
         )
-    bare, version = _parse_reference(name)
-    return {"name": bare, "version": version, "durable": durable}
+    return dict(zip(("name", "version"), _parse_reference(name), strict=True)) | {"durable": durable}
 
 
 def _parse_reference(name: str) -> tuple[str, int | None]:

@@ -73,6 +73,8 @@ class Submit(Request, tag="submit"):
 
 
 class Gather(Request, tag="gather"):
+    """Waits for child executions, each named once."""
+
     ids: Annotated[list[Name], Meta(max_length=10_000)]
     timeout: Seconds | None
 
@@ -206,9 +208,12 @@ class ReplyError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Reply(_Frame, tag="reply"):
+    """Answers a request. Where ``more`` is True, the items of the next reply's list follow those of this one."""
+
     id: int
     value: Any = None
     error: ReplyError | None = None
+    more: bool = False
 
 
 FromGuest = (
@@ -268,6 +273,14 @@ def encode_for_guest(message: Start | Inspect | Reply) -> bytes:
         return encode_frame(message)
     except (OverflowError, UnicodeEncodeError):
         return encode_frame(_wrap(msgspec.to_builtins(message), 0))
+
+
+def pack_for_guest(value: Any) -> msgspec.Raw:
+    """Encode a value from the engine as a part of a later frame."""
+    try:
+        return msgspec.Raw(_encoder.encode(value))
+    except (OverflowError, UnicodeEncodeError):
+        return msgspec.Raw(_encoder.encode(_wrap(msgspec.to_builtins(value), 0)))
 
 
 def _wrap(value: Any, depth: int) -> Any:

@@ -9,6 +9,7 @@ checks rights and budgets; the child is not trusted to have done so.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 
@@ -35,9 +36,10 @@ class Host(Protocol):
         """Start a child execution and return its id at once."""
         ...
 
-    def gather(self, ids: list[str], timeout: float | None) -> list[dict[str, Any]]:
+    def gather(self, ids: list[str], timeout: float | None) -> Iterable[dict[str, Any]]:
         """Wait for child executions, at most ``timeout`` seconds; one entry for each id, in order.
 
+        The entries are read one after another, as the child takes them: together they may be too large.
         ``{"ok": True, "value": …}`` or ``{"ok": False, "error": {"type", "message", …}, "state": …}``.
         """
         ...

@@ -1,8 +1,9 @@
 """Answers the requests of one execution, on threads of its own, so that its supervisor never blocks.
 
 At most ``MAX_IN_FLIGHT`` requests wait at the same time, so there are at most that many threads, which start when
-needed. A thread that is inside a host method when the execution ends finishes it and ends; its answer is
-dropped.
+needed. A request waits until the child has read its answer, so a child that reads none has no more answers made for
+it; a long one is made in parts, each when the one before has been read. A thread that is inside a host method when the
+execution ends finishes it and ends; its answer is dropped.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import structlog
 
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused
@@ -33,24 +35,38 @@ from functory.workers.sandbox.protocol.frames import (
     StateSet,
     Submit,
     encode_for_guest,
+    pack_for_guest,
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job
 
 _log = structlog.get_logger(__name__)
+_PART_BYTES = 262_144
+
+
+class Answer:
+    """A part of the answer to a request, and the CPU time that it took. ``read`` is set when the child took it."""
+
+    def __init__(self, request: Request, frame: bytes, last: bool, cpu_seconds: float) -> None:
+        self.request = request
+        self.frame = frame
+        self.last = last
+        self.cpu_seconds = cpu_seconds
+        self.read = threading.Event()
 
 
 class RequestHandler:
     """Checks order and budget of requests, and lets ``host`` answer them.
 
-    ``on_reply(request, reply_frame, cpu_seconds)`` is called on one of the threads for each answer, with the CPU time
-    that it took there.
+    ``on_answer`` is called on one of the threads for each part of an answer.
     """
 
-    def __init__(self, job: Job, host: Host, on_reply: Callable[[Request, bytes, float], None]) -> None:
+    def __init__(self, job: Job, host: Host, on_answer: Callable[[Answer], None]) -> None:
         self._job = job
         self._host = host
-        self._on_reply = on_reply
+        self._on_answer = on_answer
+        self._unread: set[Answer] = set()
+        self._closed = False
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._threads = 0
         self._last_id = 0
@@ -64,6 +80,8 @@ class RequestHandler:
             raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
         if self.in_flight >= MAX_IN_FLIGHT:
             raise ProtocolError(f"more than {MAX_IN_FLIGHT} requests at the same time")
+        if isinstance(request, Gather) and len(set(request.ids)) < len(request.ids):
+            raise ProtocolError("an execution is awaited twice in one request")
         self._count += 1
         if self._count > self._job.limits.calls:
             raise ProtocolError(f"more than {self._job.limits.calls} requests")
@@ -75,30 +93,65 @@ class RequestHandler:
             threading.Thread(target=self._work, name=name, daemon=True).start()
         self._queue.put(request)
 
+    def finish(self, answer: Answer) -> None:
+        """Go on after a part that the child has taken: with the next part, or with the next request."""
+        self._unread.discard(answer)
+        if answer.last:
+            self.in_flight -= 1
+        answer.read.set()
+
     def close(self) -> None:
         """End the threads as soon as they are free."""
+        self._closed = True
         for _ in range(self._threads):
             self._queue.put(None)
+        for answer in list(self._unread):
+            answer.read.set()
 
     def _work(self) -> None:
         while (request := self._queue.get()) is not None:
             began = time.thread_time()
-            reply = self._reply(request)
-            self._on_reply(request, reply, time.thread_time() - began)
+            for frame, last in self._replies(request):
+                answer = Answer(request, frame, last, time.thread_time() - began)
+                self._unread.add(answer)
+                self._on_answer(answer)
+                if self._closed:
+                    return
+                if not last:
+                    answer.read.wait()
+                began = time.thread_time()
 
-    def _reply(self, request: Request) -> bytes:
+    def _replies(self, request: Request) -> Iterator[tuple[bytes, bool]]:
+        """Yield the frames of an answer, and whether each is the last one."""
         try:
-            return encode_for_guest(Reply(id=request.id, value=self._call_host(request)))
+            if isinstance(request, Gather):
+                yield from self._parts(request)
+            else:
+                yield encode_for_guest(Reply(id=request.id, value=self._call_host(request))), True
         except FunctoryError as error:
-            return self._refusal(request.id, error)
+            yield self._refusal(request.id, error), True
         except Exception:
             # An error inside the engine belongs in its log, not in the hands of function code.
             _log.exception(
                 "host function failed", execution_id=self._job.execution_id, request=type(request).__name__
             )
-            return self._refusal(
-                request.id, FunctoryError("the engine could not answer: an error of its own")
-            )
+            error = FunctoryError("the engine could not answer: an error of its own")
+            yield self._refusal(request.id, error), True
+
+    def _parts(self, request: Gather) -> Iterator[tuple[bytes, bool]]:
+        """Yield the results of children in frames of about ``_PART_BYTES``, so that few are in memory at a time."""
+        part: list[msgspec.Raw] = []
+        size = 0
+        for entry in self._host.gather(request.ids, request.timeout):
+            packed = pack_for_guest(entry)
+            if part and size + len(memoryview(packed)) > _PART_BYTES:
+                yield encode_for_guest(Reply(id=request.id, value=part, more=True)), False
+                if self._closed:
+                    return
+                part, size = [], 0
+            part.append(packed)
+            size += len(memoryview(packed))
+        yield encode_for_guest(Reply(id=request.id, value=part)), True
 
     @staticmethod
     def _refusal(request_id: int, error: FunctoryError) -> bytes:
@@ -122,8 +175,6 @@ class RequestHandler:
                 )
             case Submit():
                 return host.submit(request.name, request.version, request.args, request.kwargs)
-            case Gather():
-                return host.gather(request.ids, request.timeout)
             case Emit():
                 return host.emit(request.type, request.data, request.subject)
             case GetSecret():

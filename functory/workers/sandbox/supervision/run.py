@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from functory.workers.sandbox.protocol.frames import (
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
 from functory.workers.sandbox.protocol.log_lines import escape_control_characters
-from functory.workers.sandbox.supervision.request_handler import RequestHandler
+from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
@@ -53,8 +54,8 @@ class Run:
         self._job = job
         self._child = child
         self._spans = SpanCollector(job)
-        self._requests = RequestHandler(job, host, self._on_reply)
-        self._answered: deque[tuple[Request, bytes, float]] = deque()
+        self._requests = RequestHandler(job, host, self._on_answer)
+        self._answered: deque[Answer] = deque()
         self._held: dict[int, int] = {}
         self._written_files: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
@@ -180,21 +181,22 @@ class Run:
         except UnicodeEncodeError:
             raise ProtocolError("a path is no bytes") from None
 
-    def _on_reply(self, request: Request, reply: bytes, cpu_seconds: float) -> None:
-        self._answered.append((request, reply, cpu_seconds))
+    def _on_answer(self, answer: Answer) -> None:
+        self._answered.append(answer)
         self._supervisor.wake.set()
 
     def _on_wake(self) -> None:
         while self._answered:
-            request, reply, cpu_seconds = self._answered.popleft()
-            self._requests.in_flight -= 1
-            self._supervisor.cost.release(self._held.pop(request.id))
-            if isinstance(request, Call | Gather):
-                # Its thread has waited, and polled meanwhile: that is no cost of what was sent.
-                self._supervisor.resume_clock()
-            else:
-                self._supervisor.cost.answered(cpu_seconds)
-            self._supervisor.send(reply)
+            answer = self._answered.popleft()
+            id_ = answer.request.id
+            if id_ in self._held:
+                self._supervisor.cost.release(self._held.pop(id_))
+                if isinstance(answer.request, Call | Gather):
+                    # Its thread has waited, and polled meanwhile: that is no cost of what was sent.
+                    self._supervisor.resume_clock()
+                else:
+                    self._supervisor.cost.answered(answer.cpu_seconds)
+            self._supervisor.send(answer.frame, partial(self._requests.finish, answer))
 
 
 def _error(info: ErrorInfo) -> dict[str, Any]:

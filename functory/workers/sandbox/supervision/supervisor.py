@@ -12,8 +12,8 @@ import math
 import os
 import select
 import socket
-import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from functory.workers.sandbox.confinement import scratch
@@ -44,8 +44,7 @@ class Supervisor:
 
     ``on_frame(frame, size, memory)`` gets a frame of ``size`` bytes that takes ``memory`` bytes now, and returns a
     verdict when it is the last one; ``on_wake`` is called after each ``wake``, ``on_task_started`` when the child has
-    its task; all three on the supervising thread. ``send`` may be
-    called from any thread, ``pause_clock`` and ``resume_clock`` only from ``on_frame`` and ``on_wake``.
+    its task; all three on the supervising thread, and so are ``send``, ``pause_clock`` and ``resume_clock``.
 
     ``cost`` counts what the run costs the worker. ``log_collector``, ``duration`` and ``waited`` (seconds for which the
     wall clock was stopped) hold the rest after the end; ``task_started`` is True once the child has its task,
@@ -76,8 +75,7 @@ class Supervisor:
         self._on_task_started = on_task_started
         self._control = control
         self._frames = FrameBuffer(largest_frame(limits))
-        self._outbox = bytearray()
-        self._outbox_lock = threading.Lock()
+        self._outbox: deque[tuple[memoryview, Callable[[], None]]] = deque()
         self._pause_count = 0
         self._paused_since = 0.0
         self._paused_seconds = 0.0
@@ -109,11 +107,9 @@ class Supervisor:
         if self._pause_count == 0:
             self._paused_seconds += self._monotonic() - self._paused_since
 
-    def send(self, data: bytes) -> None:
-        """Queue bytes for the child."""
-        with self._outbox_lock:
-            self._outbox += data
-        self.wake.set()
+    def send(self, data: bytes, on_sent: Callable[[], None] = lambda: None) -> None:
+        """Queue bytes for the child; ``on_sent`` is called when the child's socket has taken all of them."""
+        self._outbox.append((memoryview(data), on_sent))
 
     def supervise(self, first_frame: bytes) -> Verdict | None:
         """Send the child ``first_frame`` and watch it until it has reported its end, must be ended, or is gone.
@@ -121,7 +117,7 @@ class Supervisor:
         None when the child was gone before it started its task: nothing has run, so another child can be tried.
         """
         child = self._child
-        self._outbox += first_frame
+        self.send(first_frame)
         self.cost.start()
         self._control.attach(self.wake)
         try:
@@ -269,17 +265,22 @@ class Supervisor:
 
     def _flush(self) -> None:
         channel = self._child.channel
-        with self._outbox_lock:
-            while self._outbox:
-                try:
-                    sent = channel.send(self._outbox[:_READ_BYTES], socket.MSG_NOSIGNAL)
-                except BlockingIOError:
+        while self._outbox:
+            data, on_sent = self._outbox.popleft()
+            try:
+                sent = channel.send(data[:_READ_BYTES], socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._outbox.clear()
+                break
+            if sent < len(data):
+                self._outbox.appendleft((data[sent:], on_sent))
+                if not sent:
                     break
-                except OSError:
-                    self._outbox.clear()
-                    break
-                del self._outbox[:sent]
-            unsent = bool(self._outbox)
+            else:
+                on_sent()
+        unsent = bool(self._outbox)
         if unsent != self._not_sent and self._deadline_of_eof is None:
             self._not_sent = unsent
             self._child.poll.modify(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))

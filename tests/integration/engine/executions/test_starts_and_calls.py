@@ -146,3 +146,10 @@ def test_a_wait_ends_with_the_last_execution_or_with_its_time(ready):
         *reversed(rows),
         rows[0],
     ]
+
+
+def test_a_wait_can_ask_only_how_long_the_results_are(ready):
+    rows = [ready.start()["id"] for _ in range(2)]
+    for claim in ready.worker.claim(rows):
+        ready.finish(claim, result="x" * 1000)
+    assert ready.executions.wait_for_lengths([*rows, rows[0].upper()], 0) == dict.fromkeys(rows, 1002)

@@ -307,3 +307,85 @@ def test_the_wall_clock_stops_while_the_code_waits_for_others_and_the_total_does
 def test_a_reply_that_is_not_json_is_an_error_of_the_engine(runner):
     outcome = runner.run(job("from functory import call\ndef f():\n    return call('g')"), FakeHost(g=object))
     assert (outcome.status, outcome.error["type"]) == ("failed", "functory.FunctoryError")
+
+
+def test_a_child_that_is_awaited_several_times_is_asked_for_once(runner):
+    source = """
+        from functory import submit, gather
+        def f():
+            one, two = submit("double", 1), submit("double", 2)
+            return gather(*[one] * 400, two, one)
+        """
+    host = FakeHost(double=lambda n: 2 * n)
+    assert runner.run(job(source), host).result == [2] * 400 + [4, 2]
+    assert host.asked[-1] == ("gather", ["child-1", "child-2"], None)
+
+
+def test_large_results_of_many_children_come_in_parts(runner):
+    source = """
+        from functory import submit, gather
+        def f():
+            return sum(len(part) for part in gather(*[submit("large", n) for n in range(30)]))
+        """
+    assert runner.run(job(source), FakeHost(large=lambda n: "x" * 100_000)).result == 3_000_000
+
+
+_RAW = """
+    import os, time
+    def frame(**fields):
+        import msgspec
+        data = msgspec.msgpack.encode(fields)
+        return len(data).to_bytes(4, "little") + data
+    """
+
+
+class _CountingHost(FakeHost):
+    """Has children with a megabyte each, and counts those that were read."""
+
+    def __init__(self):
+        super().__init__()
+        self.read = 0
+
+    def gather(self, ids, timeout):
+        for _ in ids:
+            self.read += 1
+            yield {"ok": True, "value": "x" * 1_000_000}
+
+
+def test_results_that_the_child_does_not_take_are_not_read(runner):
+    source = f"""{_RAW}
+    def f():
+        os.write(3, frame(t="gather", id=1, ids=[str(n) for n in range(5000)], timeout=None))
+        time.sleep(60)
+    """
+    host = _CountingHost()
+    outcome = runner.run(job(source, limits=Limits(wall_seconds=2.0)), host)
+    # Its clock runs again as soon as there is something to read.
+    assert (outcome.status, outcome.kill_reason) == ("timed_out", "wall")
+    assert host.read <= 3
+
+
+def test_an_answer_that_is_not_read_is_a_request_that_waits(runner):
+    source = f"""{_RAW}
+    def f():
+        for n in range(1, 100):
+            os.write(3, frame(t="state_get", id=n, key="large"))
+            time.sleep(0.02)
+        time.sleep(60)
+    """
+    host = FakeHost()
+    host.state["large"] = ("x" * 1_000_000, 1)
+    outcome = runner.run(job(source), host)
+    assert outcome.status == "protocol_error"
+    assert "more than 8 requests at the same time" in outcome.error["message"]
+
+
+def test_one_request_cannot_name_a_child_twice(runner):
+    source = f"""{_RAW}
+    def f():
+        os.write(3, frame(t="gather", id=1, ids=["child-1"] * 400, timeout=None))
+        time.sleep(60)
+    """
+    outcome = runner.run(job(source), FakeHost())
+    assert outcome.status == "protocol_error"
+    assert "awaited twice" in outcome.error["message"]
