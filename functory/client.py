@@ -30,6 +30,7 @@ from functory.engine.executions.compensation.operator_commands import Compensati
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
+from functory.engine.functions.analysis import findings
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.source.capture import capture_source
@@ -195,9 +196,11 @@ class Functory:
             )
             for missing in self.pending(row):
                 warnings.warn(f"{row['name']} v{row['number']}: {missing}", stacklevel=2)
-            if row["environment_error"]:
+            for found in (*row["warnings"], *map(findings.summary, row["findings"])):
+                warnings.warn(f"{row['name']} v{row['number']}: {found}", stacklevel=2)
+            if row["inactive_reason"]:
                 warnings.warn(
-                    f"{row['name']} v{row['number']} is saved, but not active: {row['environment_error']}",
+                    f"{row['name']} v{row['number']} is saved, but not active: {row['inactive_reason']}",
                     RuntimeWarning,
                     stacklevel=2,
                 )

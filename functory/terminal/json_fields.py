@@ -21,11 +21,25 @@ _EXECUTION = (
     "created_at", "run_at", "started_at", "finished_at",
 )  # fmt: skip
 _EVENT = ("state", "problem")
+_ACTIVATION = (
+    "function", "version", "previous", "reason", "author", "cause_execution_id", "at", "ended_at", "ended_by",
+)  # fmt: skip
+_MARK = ("mark", "reason", "by", "at")
 
 
 def function(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
     """A function's version."""
     return {name: row.get(name) for name in (*_FUNCTION, *(("source",) if source else ()))}
+
+
+def activation(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An activation of a version, with the version's mark."""
+    return {name: row[name] for name in _ACTIVATION} | {"mark": row["mark"] and mark(row["mark"])}
+
+
+def mark(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The mark of a version."""
+    return {name: row[name] for name in _MARK}
 
 
 def trigger(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -415,3 +415,28 @@ def _a_lease_of_what_has_ended(world, ids):
 @breaks("I15")
 def _a_source_that_is_held_for_ever(world, ids):
     change(world, t.source, t.source.c.name == "hourly", lease_until=world.clock.now() + timedelta(days=1))
+
+
+@breaks("I16")
+def _a_version_is_active_without_an_activation(world, ids):
+    remove(world, t.activation, t.activation.c.function == "work")
+
+
+@breaks("I16")
+def _an_activation_of_another_version_is_open(world, ids):
+    change(world, t.activation, t.activation.c.function == "work", version=7)
+
+
+@breaks("I16")
+def _a_version_that_is_marked_bad_is_active(world, ids):
+    row = first(world, t.function, t.function.c.name == "work")
+    add(
+        world,
+        t.version_mark,
+        function_id=row["id"],
+        version=row["active"],
+        mark="bad",
+        reason="",
+        by="",
+        at=row["updated_at"],
+    )

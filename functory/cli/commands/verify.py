@@ -25,7 +25,7 @@ def verify(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CODE", help="Check only this invariant (I1 to I15). Repeatable."),
+        typer.Option(metavar="CODE", help="Check only this invariant (I1 to I16). Repeatable."),
     ] = None,
     patience: Annotated[
         str | None,
@@ -43,7 +43,7 @@ def verify(
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Check the fifteen invariants. Nothing is changed. Exit status 7 when one is violated."""
+    """Check the sixteen invariants. Nothing is changed. Exit status 7 when one is violated."""
     from functory.engine.maintenance import invariants, verifier
     from functory.engine.serialization import durations
 

@@ -19,6 +19,7 @@ def save(
     fields: Mapping[str, Any],
     expected_version: int | None,
     activate: bool,
+    force: bool,
     author: str | None,
 ) -> dict[str, Any]:
     """Save a source text. Returns the version's row with ``created``.
@@ -35,7 +36,13 @@ def save(
         base = engine.functions.get(name)
     except NotFound:
         return engine.functions.save(
-            text, name=name, author=by, expected_version=expected_version, activate=activate, **fields
+            text,
+            name=name,
+            author=by,
+            expected_version=expected_version,
+            activate=activate,
+            force=force,
+            **fields,
         )
     changes = dict(fields)
     merged = {field: base[field] for field in ("metadata", "limits", "output_patterns")}
@@ -45,7 +52,13 @@ def save(
             # Merged fields are valid only on top of the version that they were merged with.
             expected_version = (base["active"] or 0) if expected_version is None else expected_version
     return engine.functions.update(
-        name, source=text, author=by, expected_version=expected_version, activate=activate, **changes
+        name,
+        source=text,
+        author=by,
+        expected_version=expected_version,
+        activate=activate,
+        force=force,
+        **changes,
     )
 
 

@@ -70,20 +70,18 @@ def draw(
     out.title("versions")
     for version in versions:
         mark = "active" if version["number"] == version["active"] else ""
+        bad = f" {version['mark']['mark']}: {version['mark']['reason']}" if version["mark"] else ""
         out.styled(
             (f"v{version['number']:<5}", ""),
             (f"{console.format_time(version['created_at'])}  {version['author']:<12} ", "dim"),
             (mark, "green"),
+            (bad, "red" if bad.startswith(" bad") else "green"),
         )
 
 
-def finding_location(finding: Mapping[str, Any]) -> str:
-    """Return a finding's message with its line."""
-    what = finding["message"].split("\n")[0]
-    return f"line {finding['line']}: {what}" if finding["line"] else what
-
-
 def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None:
+    from functory.engine.functions.analysis.findings import summary
+
     if not findings:
         return
     out.title("findings")
@@ -92,8 +90,7 @@ def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None
     for finding in findings:
         out.styled(
             (f"{finding['severity']:<9}", styles.get(finding["severity"], "dim")),
-            (finding_location(finding), ""),
-            (f" ({finding['kind']})", "dim"),
+            (summary(finding), ""),
         )
         # The advice is the same for all of a kind: it is said once.
         if finding["kind"] not in explained:
@@ -133,13 +130,14 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
 
 
 def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
-    """Print a saved version with its warnings. Raises :class:`FunctoryError` when its packages are missing."""
+    """Print a saved version with its warnings. Raises :class:`FunctoryError` when it could not be activated."""
     from functory.engine.errors import FunctoryError
+    from functory.engine.functions.analysis.findings import summary
 
     for warning in (*row["warnings"], *engine.pending(row)):
         console.warn(warning)
     for finding in row["findings"]:
-        console.warn(f"{finding_location(finding)} ({finding['kind']})")
+        console.warn(summary(finding))
     if row["findings"]:
         console.note(f"why, and what to do: functory function show {row['name']}@{row['number']}")
     other = f"active is v{row['active']}" if row["active"] else "none is active"
@@ -157,6 +155,12 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
             f"{row['name']} v{row['number']} is saved, but its packages are missing: it cannot be activated",
             row["environment_error"],
             f"functory environment build {row['name']}@{row['number']}",
+        )
+    if row["inactive_reason"]:
+        raise FunctoryError(
+            f"{row['name']} v{row['number']} is saved, but not active",
+            row["inactive_reason"],
+            f"mend it and save it again, or functory function activate {row['name']}@{row['number']} --force",
         )
     if row["created"] and engine.triggers.list():
         execution_result.warn_without_workers(engine, "no trigger fires on this")

@@ -28,7 +28,7 @@ TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 # First words of the types that only the engine writes; emit() refuses them.
 RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
-    "worker", "source", "row", "saga",
+    "worker", "source", "row", "saga", "version",
 })  # fmt: skip
 
 # The columns that routing reads, and when it happened.

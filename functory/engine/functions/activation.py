@@ -1,38 +1,166 @@
-"""Activation: which version of a function runs; a change that conflicts with another change is refused."""
+"""Activation: which version of a function runs, since when and why; the only code that writes ``function.active``.
+
+Each change of the active version ends the open row of table ``activation`` and adds the next one, in the transaction
+of the change. The registry's lock (:data:`functory.engine.database.counters.FUNCTIONS`) is held by the caller.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import function
+from functory.engine.database.schema import activation, function
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Conflict
+from functory.engine.errors import Conflict, Refused
 from functory.engine.events.causation import Cause
-from functory.engine.functions import dependents, environments, function_events, privilege_escalation
+from functory.engine.functions import (
+    dependents,
+    environments,
+    function_events,
+    privilege_escalation,
+    version_marks,
+)
+from functory.engine.functions.analysis import failed_import
+
+Reason = Literal["save", "activate", "rollback", "force", "restore"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the active version: who makes it, in which execution, and why. ``force`` takes what is refused
+    otherwise: a version that is marked bad, or that fails its import.
+    """
+
+    author: str
+    cause: Cause | None = None
+    reason: Reason = "activate"
+    force: bool = False
 
 
 def activate_version(
-    tx: Tx, row: Mapping[str, Any], version: dict[str, Any], author: str, cause: Cause | None
+    tx: Tx, row: Mapping[str, Any], version: dict[str, Any], change: Change
 ) -> dict[str, Any]:
-    """Make ``version`` the active one of function ``row``. Returns its new row."""
+    """Make ``version`` the active one of function ``row``. Returns its new row.
+
+    Raises :class:`Conflict` for a version that is marked bad or fails its import (not with ``force``), that has no
+    packages, or that would close a cycle of dependencies; :class:`Refused` for more rights than the cause has.
+    """
     name, number = version["name"], version["number"]
     if row["active"] == number and row["state"] == "enabled":
+        _complete_history(tx, row, change)
         return version
+    reason = change.reason
+    problem = None if row["active"] == number else version_problem(tx, version)
+    if problem is not None:
+        if not change.force:
+            raise problem
+        reason = "force"
     # The dependencies of an inactive version may have changed: check for cycles again.
     dependents.resolve_dependencies(tx, name, version["dependencies"])
-    privilege_escalation.check(tx, cause, version)
+    privilege_escalation.check(tx, change.cause, version)
     environments.check_ready(version)
+    switch(tx, row, number, change, reason)
+    data = function_events.version_data(version) | {
+        "previous_version": row["active"],
+        "author": change.author,
+        "reason": reason,
+    }
+    function_events.append(tx, "function.activated", name, data, change.cause)
+    return version | {"active": number, "state": "enabled"}
+
+
+def check_force(force: bool, cause: Cause | None) -> None:
+    """Refuse ``force`` in a running function: only a person may take a version that is known to be bad."""
+    if force and cause is not None:
+        raise Refused(
+            f"{cause.function} may not use force",
+            "an execution cannot activate what is marked bad or fails its import",
+            "a person may: functory function activate NAME@N --force",
+        )
+
+
+def version_problem(tx: Tx, version: Mapping[str, Any]) -> Conflict | None:
+    """Return the reason not to activate a version without force; None when there is none."""
+    name, number = version["name"], version["number"]
+    mark = version_marks.load(tx, version["function_id"]).get(number)
+    if mark is not None and mark["mark"] == "bad":
+        return Conflict(f"{name} v{number} is marked bad", version_marks.why(mark), _try(name, number))
+    error = failed_import.find(version["findings"])
+    return failed_import_error(name, number, error) if error is not None else None
+
+
+def failed_import_error(name: str, number: int, error: str) -> Conflict:
+    """Return the error about activating a version whose source cannot be executed."""
+    return Conflict(f"{name} v{number} cannot be imported", error, _try(name, number))
+
+
+def _try(name: str, number: int) -> str:
+    return f"save a mended version, or functory function activate {name}@{number} --force"
+
+
+def switch(tx: Tx, row: Mapping[str, Any], number: int, change: Change, reason: Reason) -> None:
+    """Write that version ``number`` of function ``row`` is active from now on."""
+    if row["active"] != number:
+        end(tx, row["id"], change.author)
+        tx.insert(
+            activation,
+            [
+                {
+                    "id": tx.new_id(),
+                    "function_id": row["id"],
+                    "function": row["name"],
+                    "version": number,
+                    "previous": row["active"],
+                    "reason": reason,
+                    "author": change.author,
+                    "cause_execution_id": change.cause.execution_id if change.cause else None,
+                    "at": tx.now,
+                }
+            ],
+        )
     tx.execute(
         sa.update(function)
         .where(function.c.id == row["id"])
         .values(active=number, state="enabled", updated_at=tx.now)
     )
-    data = function_events.version_data(version) | {"previous_version": row["active"], "author": author}
-    function_events.append(tx, "function.activated", name, data, cause)
-    return version | {"active": number, "state": "enabled"}
+
+
+def end(tx: Tx, function_id: str, author: str) -> None:
+    """End the open activation of a function, if it has one."""
+    tx.execute(
+        sa.update(activation)
+        .where(activation.c.function_id == function_id, activation.c.ended_at.is_(None))
+        .values(ended_at=tx.now, ended_by=author)
+    )
+
+
+def clear(tx: Tx, row: Mapping[str, Any], author: str) -> None:
+    """Write that function ``row`` has no active version from now on."""
+    end(tx, row["id"], author)
+    tx.execute(sa.update(function).where(function.c.id == row["id"]).values(active=None))
+
+
+def history(tx: Tx, function_id: str) -> list[dict[str, Any]]:
+    """Return the activations of a function, the newest first."""
+    return tx.rows(
+        sa.select(activation)
+        .where(activation.c.function_id == function_id)
+        .order_by(activation.c.ended_at.is_(None).desc(), activation.c.at.desc(), activation.c.id.desc())
+    )
+
+
+def _complete_history(tx: Tx, row: Mapping[str, Any], change: Change) -> None:
+    """Write the activation of the active version if it is missing: code before schema 0008 wrote none."""
+    open_ = tx.scalar(
+        sa.select(activation.c.version).where(
+            activation.c.function_id == row["id"], activation.c.ended_at.is_(None)
+        )
+    )
+    if open_ != row["active"]:
+        switch(tx, {**row, "active": open_}, row["active"], change, "restore")
 
 
 def check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:

@@ -62,7 +62,7 @@ PERMISSIONS = frozenset(grants.PERMISSIONS)
 
 
 class Signature(Protocol):
-    """The schemas that the child process made of a function's type hints."""
+    """The schemas that the child process made of a function's type hints, and the error of executing its source."""
 
     @property
     def input_schema(self) -> dict[str, Any]: ...
@@ -70,6 +70,8 @@ class Signature(Protocol):
     def output_schema(self) -> dict[str, Any] | None: ...
     @property
     def problems(self) -> Sequence[str]: ...
+    @property
+    def import_error(self) -> str | None: ...
 
 
 class Inspect(Protocol):
@@ -182,6 +184,8 @@ def version_content(
             "output_schema": base["output_schema"],
             "imports": base["imports"],
         }
+        if signature is not None:
+            text["warnings"] = list(signature.problems)
     else:
         parameters = [p.as_json() for p in parsed.parameters]
         text = {

@@ -19,8 +19,10 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict
 from functory.engine.events import causation
 from functory.engine.events.causation import Cause
-from functory.engine.functions import activation, environments, function_events, versions
+from functory.engine.functions import activation, environments, function_events, version_marks, versions
 from functory.engine.functions import dependents as dependent_rows
+from functory.engine.functions import rollback as rollback_rules
+from functory.engine.functions.activation import Change
 from functory.engine.functions.declaration import Inspect
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve
 from functory.engine.functions.save import SaveRequest, Saves
@@ -50,6 +52,7 @@ class Functions:
         author: str = "",
         expected_version: int | None = None,
         activate: bool = True,
+        force: bool = False,
         renew: bool = False,
         cause: Cause | None = None,
         **declared: Any,
@@ -62,12 +65,15 @@ class Functions:
         changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a protected path or for more
         rights than the execution that is the ``cause`` has itself.
 
-        When packages cannot be installed, ``environment_error`` holds the reason and the version is not activated.
-        The same requirements get the same packages as before, unless ``renew``.
+        The version is not activated when its packages cannot be installed (``environment_error``), and, unless
+        ``force``, when executing its source fails or when its content is that of a version marked bad;
+        ``inactive_reason`` of the row holds the reason, else None. The same
+        requirements get the same packages as before, unless ``renew``.
         """
+        activation.check_force(force, cause)
         parsed = parser.parse(text, name)
         return self._saves.save(
-            SaveRequest(parsed, declared, None, author, expected_version, activate, renew, cause)
+            SaveRequest(parsed, declared, None, author, expected_version, activate, force, renew, cause)
         )
 
     def update(
@@ -77,6 +83,7 @@ class Functions:
         author: str = "",
         expected_version: int | None = None,
         activate: bool = True,
+        force: bool = False,
         renew: bool = False,
         cause: Cause | None = None,
         **changes: Any,
@@ -86,11 +93,12 @@ class Functions:
         With ``renew`` and nothing else: the same function with the newest packages. Raises :class:`NotFound`
         for an unknown function, and as :meth:`save`.
         """
+        activation.check_force(force, cause)
         text = changes.pop("source", None)
         base = self.get(name)
         source = parser.parse(text, name) if text is not None else name
         return self._saves.save(
-            SaveRequest(source, changes, base, author, expected_version, activate, renew, cause)
+            SaveRequest(source, changes, base, author, expected_version, activate, force, renew, cause)
         )
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
@@ -122,7 +130,10 @@ class Functions:
             return tx.rows(statement)
 
     def versions(self, name: str) -> list[dict[str, Any]]:
-        """Return all versions of a function, newest first. Raises :class:`NotFound`."""
+        """Return all versions of a function, newest first, each with its ``mark`` (a row, or None).
+
+        Raises :class:`NotFound`.
+        """
         with self._database.read() as tx:
             rows = tx.rows(
                 versions.joined()
@@ -131,7 +142,18 @@ class Functions:
             )
             if not rows:
                 raise versions.missing_error(tx, name, None)
-        return rows
+            marks = version_marks.load(tx, rows[0]["function_id"])
+        return [row | {"mark": marks.get(row["number"])} for row in rows]
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Return the activations of a function, newest first, each with the ``mark`` of its version (a row, or None).
+
+        The one that is current has no ``ended_at``. Raises :class:`NotFound`.
+        """
+        with self._database.read() as tx:
+            row = self._existing(tx, name)
+            marks = version_marks.load(tx, row["id"])
+            return [one | {"mark": marks.get(one["version"])} for one in activation.history(tx, row["id"])]
 
     def activate(
         self,
@@ -140,40 +162,86 @@ class Functions:
         *,
         author: str = "",
         expected_version: int | None = None,
+        force: bool = False,
         cause: Cause | None = None,
     ) -> dict[str, Any]:
         """Make version ``number`` the active one; also enables a disabled function.
 
         Raises :class:`NotFound` for a version that does not exist, :class:`Conflict` for one whose packages
-        could not be installed; nothing changes then.
+        could not be installed, and, unless ``force``, for one that is marked bad or fails its import; nothing
+        changes then.
         """
+        activation.check_force(force, cause)
         self.build_environment(name, number, author=author, again=False)
         with self._database.write() as tx:
             causation.check_fence(tx, cause)
             counters.bump(tx, counters.FUNCTIONS)
             row = self._existing(tx, name)
             activation.check_expected(row, expected_version)
-            version = versions.load(tx, name, number)
-            if version is None:
-                raise versions.missing_error(tx, name, number)
-            activation.activate_version(tx, row, version, author, cause)
+            version = self._version(tx, name, number)
+            activation.activate_version(tx, row, version, Change(author, cause, force=force))
         return self.get(name, number)
 
-    def rollback(self, name: str, *, author: str = "", cause: Cause | None = None) -> dict[str, Any]:
-        """Activate the newest version older than the active one. Raises :class:`Conflict` when there is none."""
-        row = self.get(name)
-        older = [
-            v["number"]
-            for v in self.versions(name)
-            if (row["active"] is None or v["number"] < row["active"]) and not v["environment_error"]
-        ]
-        if not older:
-            raise Conflict(
-                f"{name} has no older version",
-                f"version {row['active']} is its first",
-                f"functory function list, or save a new version of {name}",
-            )
-        return self.activate(name, older[0], author=author, expected_version=row["active"], cause=cause)
+    def rollback(
+        self,
+        name: str,
+        *,
+        to: int | None = None,
+        from_version: int | None = None,
+        force: bool = False,
+        keep_mark: bool = False,
+        author: str = "",
+        cause: Cause | None = None,
+    ) -> dict[str, Any]:
+        """Go back to version ``to``; without it, to the version before that was not rolled back itself
+        (:mod:`functory.engine.functions.rollback`). Returns the row that is active then.
+
+        The version that is left is marked bad, unless ``keep_mark``. When ``from_version`` is not active any more it is
+        only marked. Raises :class:`Conflict` when there is no version to go back to, with the reason for each, and
+        as :meth:`activate`.
+        """
+        activation.check_force(force, cause)
+        self._build_target(name, to, from_version, author)
+        with self._database.write() as tx:
+            causation.check_fence(tx, cause)
+            counters.bump(tx, counters.FUNCTIONS)
+            row = self._existing(tx, name)
+            left = row["active"] if from_version is None else from_version
+            replaced = left != row["active"]
+            number = row["active"] if replaced else to or rollback_rules.find_target(tx, row)
+            if left not in (None, number) and not keep_mark:
+                reason = f"rolled back when v{number} was active" if replaced else f"rolled back to v{number}"
+                version_marks.write(tx, self._version(tx, name, left), "bad", reason, author, cause)
+            if not replaced:
+                change = Change(author, cause, "rollback", force)
+                activation.activate_version(tx, row, self._version(tx, name, number), change)
+        return self.get(name)
+
+    def mark(
+        self,
+        name: str,
+        number: int,
+        mark: version_marks.Mark,
+        *,
+        reason: str,
+        author: str = "",
+        cause: Cause | None = None,
+    ) -> None:
+        """Mark a version ``good`` or ``bad``; a bad one is activated only by force. Raises :class:`Conflict` for a
+        bad mark on the active version, :class:`NotFound`.
+        """
+        with self._database.write() as tx:
+            causation.check_fence(tx, cause)
+            counters.bump(tx, counters.FUNCTIONS)
+            row = self._existing(tx, name)
+            version = self._version(tx, name, number)
+            if mark == "bad" and row["active"] == number:
+                raise Conflict(
+                    f"{name} v{number} is active",
+                    "a version that is marked bad is not active",
+                    f"functory function rollback {name}",
+                )
+            version_marks.write(tx, version, mark, reason, author, cause)
 
     def disable(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
         """Stop new executions of ``name``; its versions stay. Raises :class:`NotFound`."""
@@ -207,10 +275,11 @@ class Functions:
                     "it is needed by " + ", ".join(users),
                     f"change those first, or functory function delete {name} --force",
                 )
+            activation.clear(tx, row, author)
             tx.execute(
                 sa.update(function)
                 .where(function.c.id == row["id"])
-                .values(state="deleted", active=None, updated_at=tx.now)
+                .values(state="deleted", updated_at=tx.now)
             )
             data = {"function": name, "version": row["active"], "author": author, "forced": bool(users)}
             function_events.append(tx, "function.deleted", name, data, cause)
@@ -238,6 +307,23 @@ class Functions:
         """Return the functions and triggers that use ``name``, as text."""
         with self._database.read() as tx:
             return dependent_rows.dependents(tx, name)
+
+    def _build_target(self, name: str, to: int | None, from_version: int | None, author: str) -> None:
+        """Install the packages of the version that a rollback goes to, before its transaction."""
+        with self._database.read() as tx:
+            row = self._existing(tx, name)
+            if from_version is not None and from_version != row["active"]:
+                return
+            if to is None:
+                to = rollback_rules.find_target(tx, row)
+        self.build_environment(name, to, author=author, again=False)
+
+    @staticmethod
+    def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
+        version = versions.load(tx, name, number)
+        if version is None:
+            raise versions.missing_error(tx, name, number)
+        return version
 
     def _existing(self, tx: Tx, name: str) -> dict[str, Any]:
         row = tx.first(sa.select(function).where(function.c.name == name, function.c.state != "deleted"))

@@ -28,8 +28,9 @@ from functory.engine.functions import (
     privilege_escalation,
     versions,
 )
-from functory.engine.functions.analysis import findings
-from functory.engine.functions.analysis.findings import Review
+from functory.engine.functions.activation import Change
+from functory.engine.functions.analysis import failed_import, findings
+from functory.engine.functions.analysis.findings import Finding, Review
 from functory.engine.functions.declaration import Inspect, Signature
 from functory.engine.functions.environments import PackageNeeds, Resolve, Resolved
 from functory.engine.functions.source import parser
@@ -48,6 +49,7 @@ class SaveRequest:
     author: str
     expected_version: int | None
     activate: bool
+    force: bool
     renew: bool
     cause: Cause | None
 
@@ -65,6 +67,7 @@ class _Prepared:
     needs: PackageNeeds
     resolved: Resolved
     signature: Signature | None
+    packages_known: bool
     review: Review
 
 
@@ -115,13 +118,13 @@ class Saves:
                 and twin is not None
                 and not environments.packages_changed(twin, prepared.resolved, request.renew)
             ):
-                return self._reuse(tx, request, prepared.resolved, stored.row, twin) | {"created": False}
-            number = self._insert(tx, request, prepared, stored, content)
+                return self._reuse(tx, request, prepared, stored.row, twin) | {"created": False}
+            number, inactive_reason = self._insert(tx, request, prepared, stored, content)
         with self._database.read() as tx:
             made = versions.load(tx, request.name, number)
             if made is None:
                 raise versions.missing_error(tx, request.name, number)
-        return made | {"created": True}
+        return made | {"created": True, "inactive_reason": inactive_reason}
 
     def _prepare(self, request: SaveRequest) -> _Prepared:
         """Do everything that takes long or needs no lock."""
@@ -137,19 +140,29 @@ class Saves:
             declared,
             needs,
             resolved,
-            self._signature(request.source, resolved),
+            self._signature(request, resolved),
+            not needs or (self._resolve is not None and resolved.error is None),
             findings.review(declaration.version_content(request.source, declared, base, None, None)),
         )
 
-    def _signature(self, source: parser.Source | str, resolved: Resolved) -> Signature | None:
-        """Return the inspected signature; None for a source that is stored already with the same packages."""
-        if isinstance(source, str) or self._inspect is None:
+    def _signature(self, request: SaveRequest, resolved: Resolved) -> Signature | None:
+        """Return the inspected signature; None for a source that is stored already with the same packages, and whose
+        execution did not fail then.
+        """
+        if self._inspect is None:
             return None
-        with self._database.read() as tx:
-            same = versions.same_source(tx, source)
-        if same is not None and same["environment"] == resolved.environment:
+        if isinstance(request.source, str):
+            same, text = request.base, request.base["source"] if request.base else ""
+        else:
+            text = request.source.text
+            with self._database.read() as tx:
+                same = versions.same_source(tx, request.source)
+        unchanged = same is not None and (
+            isinstance(request.source, str) or same["environment"] == resolved.environment
+        )
+        if same is not None and unchanged and not failed_import.is_reported(same["warnings"]):
             return None
-        return self._inspect(source.text, source.name, packages=resolved.packages)
+        return self._inspect(text, request.name, packages=resolved.packages)
 
     @staticmethod
     def _read(tx: Tx, request: SaveRequest) -> _Stored:
@@ -189,36 +202,52 @@ class Saves:
         self,
         tx: Tx,
         request: SaveRequest,
-        resolved: Resolved,
+        prepared: _Prepared,
         row: Mapping[str, Any],
         twin: dict[str, Any],
     ) -> dict[str, Any]:
-        """Complete a stored version: its environment, and its activation. Returns its row."""
+        """Complete a stored version: its environment, what is known of its import, and its activation. Returns its
+        row.
+        """
+        resolved = prepared.resolved
         if self._resolve is not None and not twin["environment"]:
             twin = environments.set_environment(tx, twin, resolved, request.author)
-        if request.activate and resolved.error is None and twin["active"] != twin["number"]:
-            twin = activation.activate_version(tx, row, twin, request.author, request.cause)
-        return twin
+        twin = _store_import(tx, twin, prepared)
+        if not request.activate or twin["active"] == twin["number"]:
+            return twin | {"inactive_reason": None}
+        problem = activation.version_problem(tx, twin)
+        if resolved.error is not None or (problem is not None and not request.force):
+            return twin | {"inactive_reason": resolved.error or (problem and problem.reason)}
+        change = Change(request.author, request.cause, "save", request.force)
+        return activation.activate_version(tx, row, twin, change) | {"inactive_reason": None}
 
     def _insert(
         self, tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored, content: _Content
-    ) -> int:
-        """Write the next version and its event. Returns its number. Raises :class:`Refused`, :class:`Invalid`."""
+    ) -> tuple[int, str | None]:
+        """Write the next version and its event. Returns its number, and why it could not be activated.
+
+        Raises :class:`Refused`, :class:`Invalid`.
+        """
         row, resolved, name = stored.row, prepared.resolved, request.name
         number = (row["latest"] if row else 0) + 1
         made = content.fields | {"name": name, "number": number, "sha256": content.sha256}
         privilege_escalation.check(tx, request.cause, made, active=request.activate)
-        review = findings.review(content.fields, prepared.review)
-        findings.check_allowed(name, review.findings, self._refused)
-        activate = request.activate and resolved.error is None
-        function_id = _write_function(tx, name, stored, number, activate)
+        failed = _failed_import(prepared, content.fields)
+        found = [*([failed] if failed else []), *findings.review(content.fields, prepared.review).findings]
+        findings.check_allowed(name, found, self._refused)
+        refused = None
+        if failed is not None and not request.force:
+            refused = activation.failed_import_error(name, number, failed.message.split("\n")[0]).reason
+        inactive_reason = (resolved.error or refused) if request.activate else None
+        activate = request.activate and inactive_reason is None
+        function_id = _write_function(tx, name, stored, number)
         version = content.fields | {
             "id": tx.new_id(),
             "function_id": function_id,
             "number": number,
             "sha256": content.sha256,
             "warnings": content.warnings,
-            "findings": review.as_json(),
+            "findings": [finding.as_json() for finding in found],
             "environment": resolved.environment,
             "environment_error": resolved.error,
             "author": request.author,
@@ -226,6 +255,10 @@ class Saves:
             "cause_execution_id": request.cause.execution_id if request.cause else None,
         }
         tx.insert(function_version, [version])
+        if activate:
+            changed_row = {"id": function_id, "name": name, "active": row["active"] if row else None}
+            change = Change(request.author, request.cause, "save", request.force)
+            activation.switch(tx, changed_row, number, change, "save" if failed is None else "force")
         watched = (*declaration.CONTENT, "environment")
         base = stored.base
         changed = [key for key in watched if base is None or base[key] != version[key]]
@@ -237,10 +270,11 @@ class Saves:
             "warnings": content.warnings,
             "findings": findings.count_by_kind(version["findings"]),
             "environment_error": resolved.error,
+            "inactive_reason": inactive_reason,
         }
         type_ = "function.updated" if stored.alive else "function.created"
         function_events.append(tx, type_, name, data, request.cause)
-        return number
+        return number, inactive_reason
 
 
 def _find_twin(
@@ -250,24 +284,44 @@ def _find_twin(
     base = stored.base
     if base and (base["sha256"], base["active"]) == (content.sha256, base["number"]):
         return base
-    if stored.alive and (prepared.needs or not request.activate):
-        latest = versions.load_latest(tx, request.name)
-        # A version whose packages failed to install is retried in place: its content is not new.
-        if (
-            latest
-            and latest["sha256"] == content.sha256
-            and (latest["environment_error"] or not request.activate)
-        ):
-            return latest
-    return None
+    if stored.row is None or not stored.alive:
+        return None
+    newest = versions.newest_of_content(tx, stored.row["id"], content.sha256)
+    if newest is None:
+        return None
+    # What failed to install or to be imported is tried again in place, and what is marked bad stays so: the content is
+    # not new.
+    if activation.version_problem(tx, newest) is not None:
+        return newest
+    latest = newest["number"] == newest["latest"]
+    retried = newest["environment_error"] or not request.activate
+    return newest if latest and retried and (prepared.needs or not request.activate) else None
 
 
-def _write_function(tx: Tx, name: str, stored: _Stored, number: int, activate: bool) -> str:
+def _failed_import(prepared: _Prepared, content: Mapping[str, Any]) -> Finding | None:
+    """Return the finding about the execution of this content's source in the inspection; None without a failure."""
+    error = prepared.signature.import_error if prepared.signature is not None else None
+    return failed_import.finding(error, content, prepared.packages_known)
+
+
+def _store_import(tx: Tx, version: dict[str, Any], prepared: _Prepared) -> dict[str, Any]:
+    """Remove the finding about a failed import from a stored version whose source could be executed now."""
+    if prepared.signature is None or failed_import.find(version["findings"]) is None:
+        return version
+    if _failed_import(prepared, version) is not None:
+        return version
+    kept = [finding for finding in version["findings"] if finding["kind"] != failed_import.KIND]
+    tx.execute(
+        sa.update(function_version).where(function_version.c.id == version["id"]).values(findings=kept)
+    )
+    return version | {"findings": kept}
+
+
+def _write_function(tx: Tx, name: str, stored: _Stored, number: int) -> str:
     """Insert or update the function's row for its version ``number``. Returns its id."""
     row = stored.row
     values = {
-        "state": "enabled" if activate or row is None or not stored.alive else row["state"],
-        "active": number if activate else row["active"] if row else None,
+        "state": "enabled" if row is None or not stored.alive else row["state"],
         "latest": number,
         "updated_at": tx.now,
     }

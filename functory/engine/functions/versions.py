@@ -35,6 +35,16 @@ def load_latest(tx: Tx, name: str) -> dict[str, Any] | None:
     )
 
 
+def newest_of_content(tx: Tx, function_id: str, sha256: str) -> dict[str, Any] | None:
+    """Return the newest version of a function with this content; None when the content is new."""
+    return tx.first(
+        joined()
+        .where(function_version.c.function_id == function_id, function_version.c.sha256 == sha256)
+        .order_by(function_version.c.number.desc())
+        .limit(1)
+    )
+
+
 def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
     """Return the version of a reference: ``name`` or ``name@3``. Raises :class:`NotFound`."""
     name, pin = dependencies.parse_reference(reference)

@@ -36,7 +36,7 @@ FUNCTION_CHANGE_EVENTS = {
     "save": ("function.created", "function.updated"),
     "update": ("function.updated",),
     "activate": ("function.activated",),
-    "rollback": ("function.activated",),
+    "rollback": ("function.activated", "version.marked"),
 }
 
 ANY_TYPE = "*"

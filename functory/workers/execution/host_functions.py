@@ -196,7 +196,8 @@ class EngineHost:
                 registry.activate(_text(name), arguments["version"], author=author, cause=self._cause)
             )
         if op == "rollback":
-            return _public(registry.rollback(_text(name), author=author, cause=self._cause))
+            chosen = {key: arguments[key] for key in ("to", "from_version", "keep_mark") if key in arguments}
+            return _public(registry.rollback(_text(name), author=author, cause=self._cause, **chosen))
         try:
             if op == "update":
                 changes = arguments.get("changes") or {}
@@ -212,7 +213,11 @@ class EngineHost:
         """A saved version, with a warning for each grant that it waits for."""
         _, waiting = self._services.grant_approvals.effective_and_pending(row)
         warnings = grants.warnings(row["name"], row["number"], waiting)
-        return _public({**row, "warnings": [*row["warnings"], *warnings]})
+        reason = row["inactive_reason"]
+        if reason is not None:
+            warnings = [*warnings, f"{row['name']} v{row['number']} is not active: {reason}"]
+        shown = _public({**row, "warnings": [*row["warnings"], *warnings]})
+        return shown | {"inactive_reason": reason}
 
     def llm(self, arguments: dict[str, Any]) -> Any:
         """Language models: no gateway is installed. Raises :class:`Conflict`."""
@@ -240,6 +245,8 @@ def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
         "created_at": row["created_at"].isoformat(),
         "version": row["number"],
     }
+    if row.get("mark"):
+        shown["mark"] = row["mark"]["mark"]
     if source:
         shown["source"] = row["source"]
     return shown

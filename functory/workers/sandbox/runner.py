@@ -250,7 +250,10 @@ class Runner:
             message = verdict.message if verdict else "no process for it"
             problems.append(f"{name}: its type hints could not be evaluated: {message}")
         return Signature(
-            input_schema=described.input_schema, output_schema=described.output_schema, problems=problems
+            input_schema=described.input_schema,
+            output_schema=described.output_schema,
+            problems=problems,
+            import_error=described.import_error and escape_control_characters(described.import_error),
         )
 
     def _ensure_pool(self, pool_key: PoolKey = _DEFAULT_POOL_KEY) -> Pool:

@@ -114,6 +114,10 @@ def add(
     activate: Annotated[
         bool, typer.Option("--activate/--no-activate", help="Activate the new version.")
     ] = True,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Activate it even if its import fails or its content is marked bad."),
+    ] = False,
     author: Annotated[
         str | None,
         typer.Option(help="Author of the version. Default: the name of the user.", show_default=False),
@@ -147,6 +151,7 @@ def add(
             fields=fields,
             expected_version=expected_version,
             activate=activate,
+            force=force,
             author=author,
         )
         function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))

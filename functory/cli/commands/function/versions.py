@@ -1,4 +1,4 @@
-"""Verbs of ``functory function`` about versions: diff, versions, activate, rollback, disable.
+"""Verbs of ``functory function`` about versions: diff, versions, activate, rollback, history, mark, disable.
 
 :mod:`functory.cli.commands.function.crud` registers them.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,9 @@ from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also a version that is marked bad or fails its import.")
+]
 
 
 def diff(
@@ -64,40 +67,108 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
             "is_active": "active" if row["active"] == row["number"] else "",
             "short": row["sha256"][:12],
             "reference": f"{row['name']}@{row['number']}",
+            "marked": _mark(row),
         }
         for row in rows
     ]
     columns = {
         "number": "VERSION",
         "is_active": "ACTIVE",
+        "marked": "MARK",
         "created_at": "SAVED",
         "author": "AUTHOR",
         "short": "SHA256",
     }
     CommandOutput(json=json, quiet=quiet).table(
-        shown, columns, key="reference", data=[json_fields.function(row) for row in rows]
+        shown,
+        columns,
+        key="reference",
+        data=[
+            json_fields.function(row) | {"mark": row["mark"] and json_fields.mark(row["mark"])}
+            for row in rows
+        ],
+    )
+
+
+def history(name: Name, json: AsJson = False) -> None:
+    """List when which version was active, newest first, and why it was activated."""
+    with session.engine() as engine:
+        rows = engine.functions.history(name)
+    shown = [row | {"until": row["ended_at"] or "now", "marked": _mark(row)} for row in rows]
+    columns = {
+        "version": "VERSION",
+        "marked": "MARK",
+        "at": "FROM",
+        "until": "UNTIL",
+        "reason": "REASON",
+        "author": "AUTHOR",
+    }
+    CommandOutput(json=json).table(
+        shown, columns, key="version", data=[json_fields.activation(row) for row in rows]
     )
 
 
 def activate(
-    name: Name,
-    number: Annotated[int, typer.Argument(metavar="N", help="Number of the version.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="Name of the function, or NAME@N.", metavar="NAME[@N]", show_default=False)
+    ],
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", help="Number of the version.", show_default=False)
+    ] = None,
     expected_version: Annotated[
         int | None, typer.Option(help="Fail unless this is the active version.", show_default=False)
     ] = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
     """Make a version the active one. A disabled function is enabled again."""
+    name, number = _reference(name, number)
     with session.engine() as engine:
-        row = engine.functions.activate(name, number, author=engine.author, expected_version=expected_version)
+        row = engine.functions.activate(
+            name, number, author=engine.author, expected_version=expected_version, force=force
+        )
     _print_result(f"{name} v{row['number']} is active", json_fields.function(row), json)
 
 
-def rollback(name: Name, json: AsJson = False) -> None:
-    """Activate the version before the active one."""
+def rollback(
+    name: Name,
+    to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Go back to this version. Default: the version before that is not marked bad and can run.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Force = False,
+    keep_mark: Annotated[
+        bool, typer.Option("--keep-mark", help="Do not mark the version that is left as bad.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Go back to the version that was active before. The version that is left is marked bad."""
     with session.engine() as engine:
-        row = engine.functions.rollback(name, author=engine.author)
+        row = engine.functions.rollback(name, to=to, force=force, keep_mark=keep_mark, author=engine.author)
     _print_result(f"{name} v{row['number']} is active again", json_fields.function(row), json)
+
+
+def mark(
+    reference: Annotated[
+        str, typer.Argument(metavar="NAME@N", help="Version of a function.", show_default=False)
+    ],
+    mark: Annotated[
+        Literal["good", "bad"],
+        typer.Argument(
+            help="good, or bad: activated only by force, and never by a rollback.", show_default=False
+        ),
+    ],
+    reason: Annotated[str, typer.Option(help="Reason, shown with the version.", show_default=False)],
+) -> None:
+    """Mark a version as good or bad."""
+    name, number = _reference(reference, None)
+    with session.engine() as engine:
+        engine.functions.mark(name, number, mark, reason=reason, author=engine.author)
+    CommandOutput().styled((f"{name} v{number} is marked {mark}", ""))
 
 
 def disable(name: Name, json: AsJson = False) -> None:
@@ -112,6 +183,25 @@ def disable(name: Name, json: AsJson = False) -> None:
     )
 
 
+def _reference(name: str, number: int | None) -> tuple[str, int]:
+    """Return the name and the version number of ``NAME@N``, or of ``NAME`` and ``N``."""
+    from functory.engine.errors import Invalid
+    from functory.engine.functions import dependencies
+
+    bare, pin = dependencies.parse_reference(name)
+    if (pin is None) == (number is None):
+        raise Invalid(
+            f"which version of {bare}?",
+            "its number is missing" if pin is None else "it is given twice",
+            f"functory function versions {bare}",
+        )
+    return bare, pin or number or 0
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    return row["mark"]["mark"] if row["mark"] else ""
+
+
 def _print_result(message: str, data: Mapping[str, Any], json: bool) -> None:
     out = CommandOutput(json=json)
     out.value(data) if json else out.styled((message, ""))
@@ -120,7 +210,9 @@ def _print_result(message: str, data: Mapping[str, Any], json: bool) -> None:
 VERBS = (
     (diff, "functory function diff parse 1 3"),
     (versions, "functory function versions parse"),
-    (activate, "functory function activate parse 2"),
+    (activate, "functory function activate parse@2"),
     (rollback, "functory function rollback parse"),
+    (history, "functory function history parse"),
+    (mark, "functory function mark parse@2 bad --reason 'loses rows'"),
     (disable, "functory function disable parse"),
 )

@@ -57,14 +57,14 @@ def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
         checks.run()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"
-        return [_finding("unreadable", 0, 0, reason, type(error).__name__)]
+        return [finding_of("unreadable", 0, 0, reason, type(error).__name__)]
     found: list[Finding] = []
     seen: set[tuple[str, int, str]] = set()
     for kind, node, what, detail in checks.found:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         if (kind, line, detail) not in seen:
             seen.add((kind, line, detail))
-            found.append(_finding(kind, line, column, what, detail))
+            found.append(finding_of(kind, line, column, what, detail))
     return _limit_per_kind(
         sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
     )
@@ -92,6 +92,12 @@ def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
     if earlier is not None and (earlier.source, earlier.declared) == (content["source"], declared):
         return earlier
     return Review(content["source"], declared, tuple(analyze(content["source"], declared)))
+
+
+def summary(finding: Mapping[str, Any]) -> str:
+    """Return a stored finding on one line: its place, what was found, its kind."""
+    what = finding["message"].split("\n")[0]
+    return f"{'line {}: '.format(finding['line']) if finding['line'] else ''}{what} ({finding['kind']})"
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
@@ -127,7 +133,8 @@ def count_by_kind(findings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(sorted(Counter(finding["kind"] for finding in findings).items()))
 
 
-def _finding(kind: str, line: int, column: int, what: str, detail: str) -> Finding:
+def finding_of(kind: str, line: int, column: int, what: str, detail: str) -> Finding:
+    """Return a finding of a known kind, with its reason and its remedy."""
     rule = RULES[kind]
     return Finding(kind, rule.severity, line, column, f"{what}\n{rule.why}\ntry: {rule.try_}", detail)
 

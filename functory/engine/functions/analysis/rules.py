@@ -26,6 +26,11 @@ RULES: dict[str, Rule] = {
         "the checks cannot parse it or it is too large, so nothing is known about it",
         "split it into smaller functions",
     ),
+    "failed_import": Rule(
+        "danger",
+        "every execution would fail before its first line, so the version is saved and not activated",
+        "mend the source, declare the missing package in imports=[…], or activate it with --force",
+    ),
     "undeclared_import": Rule(
         "warning",
         "the environment holds only the declared imports and requirements: this import raises ModuleNotFoundError",

@@ -1,4 +1,4 @@
-"""The fifteen invariants of the promise, one SQL query each (the design's I1 to I15).
+"""The invariants of the promise, one SQL query each.
 
 ``functory verify`` runs them, the scheduler does now and then, and so does every simulation and chaos run at its end.
 A query counts the rows that break its invariant and names a few of them; it changes nothing. It reads one
@@ -14,7 +14,14 @@ from datetime import datetime
 
 from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid
-from functory.engine.maintenance.invariants import executions, lineage, routing, schedules, state_events
+from functory.engine.maintenance.invariants import (
+    activations,
+    executions,
+    lineage,
+    routing,
+    schedules,
+    state_events,
+)
 from functory.engine.maintenance.invariants.query import QueryParameters, QueryScope, Violations, build_query
 from functory.engine.settings import Settings
 
@@ -46,6 +53,9 @@ INVARIANTS = (
     Invariant("I13", "no root exceeds its budget, no concurrency group its capacity", lineage.exceeded),
     Invariant("I14", "a schedule has one tick for each of its times, and none is late", schedules.mistimed),
     Invariant("I15", "only running work has a lease, and none is too long", executions.invalid_leases),
+    Invariant(
+        "I16", "the active version of a function is its open activation", activations.wrong_activations
+    ),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 
@@ -54,7 +64,7 @@ CODES = tuple(one.code for one in INVARIANTS)
 class InvariantResult:
     """The result of one invariant: ``count`` rows break it, ``examples`` are sentences about the first of them."""
 
-    code: str  # I1 … I15
+    code: str  # I1 … I16
     title: str
     count: int
     examples: tuple[str, ...]

@@ -251,8 +251,10 @@ class StoredFunctions:
     def activate(self, name: str, version: int) -> Any:
         return self._do("activate", name=name, version=version)
 
-    def rollback(self, name: str) -> Any:
-        return self._do("rollback", name=name)
+    def rollback(
+        self, name: str, *, to: int | None = None, from_version: int | None = None, keep_mark: bool = False
+    ) -> Any:
+        return self._do("rollback", name=name, to=to, from_version=from_version, keep_mark=keep_mark)
 
     def versions(self, name: str) -> Any:
         return self._do("versions", name=name)

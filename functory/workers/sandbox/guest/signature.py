@@ -27,6 +27,8 @@ from functory.workers.sandbox.protocol.job import Job
 _DEFAULT_BYTES = 4096
 _SCHEMA_BYTES = 900_000  # below what the runner accepts
 _RETURN = "return"
+# Errors of what only a real run has: grants, its own limits, an engine that answers.
+_WITHHELD = (OSError, MemoryError, functory_module.Unavailable)
 _Mode = Literal["validation", "serialization"]
 _SAMPLE = """
 import dataclasses, datetime, decimal, enum, pathlib, typing, uuid
@@ -65,6 +67,7 @@ def describe(task: Inspect, channel: Channel) -> Described:
     plain = _object(stub, {})
     channel.send(Described(input_schema=plain, output_schema=None, problems=[], final=False))
     problems: list[str] = []
+    failed: str | None = None
     key = f"{task.name}@0"
     no_execution = Job(execution_id="", function=task.name, version=0, root_id="", entry=key, codes={})
     sys.modules["functory"] = functory_module.make_module(
@@ -77,22 +80,30 @@ def describe(task: Inspect, channel: Channel) -> Described:
     except BaseException as error:
         # Also SystemExit: a module that ends the interpreter still has a function with hints.
         problems.append(f"{task.name}: executing its source failed: {_error_text(error)}")
+        if not isinstance(error, _WITHHELD):
+            failed = _error_text(error)
         namespace = vars(sys.modules[key]) if key in sys.modules else {}
         function = stub
     schemas, definitions = _schemas(function, {**_TYPING, **namespace}, problems)
     output = schemas.pop(_RETURN, None)
     found = {**_object(function, schemas), **definitions}
     return (
-        _answer(found, output, problems)
+        _answer(found, output, problems, failed)
         if _fits(found, output)
-        else _answer(plain, None, [*problems, f"{task.name}: its schema is not JSON or too large"])
+        else _answer(plain, None, [*problems, f"{task.name}: its schema is not JSON or too large"], failed)
     )
 
 
-def _answer(found: dict[str, Any], output: dict[str, Any] | None, problems: list[str]) -> Described:
+def _answer(
+    found: dict[str, Any], output: dict[str, Any] | None, problems: list[str], failed: str | None = None
+) -> Described:
     texts = [escape_surrogates(text)[:2000] for text in problems[:100]]
     return Described(
-        input_schema=found or {"type": "object"}, output_schema=output, problems=texts, final=True
+        input_schema=found or {"type": "object"},
+        output_schema=output,
+        problems=texts,
+        final=True,
+        import_error=escape_surrogates(failed)[:2000] if failed else None,
     )
 
 

@@ -185,6 +185,7 @@ class Described(_Frame, tag="described"):
     output_schema: Arguments | None
     problems: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=200)]
     final: bool
+    import_error: Annotated[str, Meta(max_length=2048)] | None = None
 
 
 class Start(_Frame, tag="start"):

@@ -200,3 +200,5 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     problems: list[str] = []
+    # Why executing the source failed, with the error's type first; None when it did not, or for want of a right.
+    import_error: str | None = None

@@ -47,7 +47,7 @@ def test_a_change_that_was_overtaken_is_read_again(world):
 
     def meanwhile(source, name, *, packages=()):
         world.functions.update(name, secrets=["KEY"])
-        return SimpleNamespace(input_schema={}, output_schema=None, problems=[])
+        return SimpleNamespace(input_schema={}, output_schema=None, problems=[], import_error=None)
 
     late = Functions(world.database, meanwhile, world.settings)
     assert kinds(late.update("work", source=text + "# again\n")) == []
