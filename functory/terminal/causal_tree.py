@@ -121,6 +121,8 @@ def _execution(row: Mapping[str, Any]) -> list[StyledText]:
         parts.append((f"  ↩ {what}", "cyan"))
     if row["cause"] == "replay":
         parts.append((f"  replay of {row['replay_of']}", "cyan"))
+    if row.get("resolved_by"):
+        parts.append((f"  resolved by {row['resolved_by']}", "green"))
     if row["error"] and state != "succeeded":
         parts.append((f"  {error_summary(row['error'])}", "red"))
     return [*parts, (f"  {row['id']}", "dim")]

@@ -16,7 +16,8 @@ _TRIGGER = (
     "updated_at", "warnings",
 )  # fmt: skip
 _EXECUTION = (
-    "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "root_id",
+    "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "resolved_by",
+    "root_id",
     "depth", "chain", "input", "result", "result_kind", "error", "warnings", "versions", "attempt", "max_attempts",
     "created_at", "run_at", "started_at", "finished_at",
 )  # fmt: skip

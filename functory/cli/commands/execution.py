@@ -43,6 +43,13 @@ def list_(
             help="List only executions of the causal tree with this root.", metavar="ID", show_default=False
         ),
     ] = None,
+    unresolved: Annotated[
+        bool,
+        typer.Option(
+            "--unresolved",
+            help="List only executions that failed, timed out or are dead, and of which no replay has succeeded.",
+        ),
+    ] = False,
     number: Annotated[
         int, typer.Option("-n", "--number", min=1, max=1000, help="Maximum number of executions to print.")
     ] = 50,
@@ -56,7 +63,12 @@ def list_(
     """List executions, newest first."""
     with session.engine() as engine:
         rows = engine.executions.list(
-            function=function, state=state, root_id=root, before=before, limit=number
+            function=function,
+            state=state,
+            root_id=root,
+            unresolved=unresolved,
+            before=before,
+            limit=number,
         )
     out = CommandOutput(json=json, quiet=quiet)
     shown = [
@@ -71,6 +83,8 @@ def list_(
         "took": "TOOK",
         "created_at": "CREATED",
     }
+    if any(row["resolved_by"] for row in rows):
+        columns["resolved_by"] = "RESOLVED BY"
     out.table(shown, columns, data=[json_fields.execution(row) for row in rows], empty="no such executions")
     if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory execution list --before {rows[-1]['id']}")

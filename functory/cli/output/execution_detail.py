@@ -53,6 +53,7 @@ def draw(
             if found["undoes"]
             else None,
             "replay of": row["replay_of"],
+            "resolved by": row["resolved_by"],
             "root": row["root_id"] if row["root_id"] != row["id"] else None,
             "depth": row["depth"],
             "chain": " → ".join(link["name"] for link in row["chain"]) or None,

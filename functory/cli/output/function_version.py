@@ -149,7 +149,7 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
     elif row["created"]:
         out.styled((f"saved {row['name']} v{row['number']}{active}", ""))
     else:
-        out.styled((f"{row['name']} v{row['number']} is unchanged", ""))
+        out.styled((f"{row['name']} v{row['number']} is unchanged{active}", ""))
     if row["environment_error"]:
         raise FunctoryError(
             f"{row['name']} v{row['number']} is saved, but its packages are missing: it cannot be activated",

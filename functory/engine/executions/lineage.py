@@ -29,6 +29,7 @@ from functory.engine.database.schema import (
 )
 from functory.engine.errors import NotFound
 from functory.engine.events.store import as_id
+from functory.engine.executions import resolutions
 
 # A tree larger than this is truncated, so that a fork bomb of events does not fill the reader's memory.
 MAX_ROWS = 5000
@@ -91,7 +92,7 @@ class Lineage:
         with self._database.read() as tx:
             root = _root_of(tx, id_)
             events = _of_root(tx, event, event.c.root_id, root)
-            executions = _of_root(tx, execution, execution.c.root_id, root)
+            executions = resolutions.with_resolutions(tx, _of_root(tx, execution, execution.c.root_id, root))
             statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
                 trigger, trigger.c.id == firing.c.trigger_id
             )
@@ -133,6 +134,7 @@ class Lineage:
             if row is None:
                 why = prune_watermarks.why_missing(tx, execution_id)
                 raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
+            (row,) = resolutions.with_resolutions(tx, [row])
             found: dict[str, Any] = {
                 "execution": row,
                 "event": None,

@@ -29,7 +29,7 @@ from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
-from functory.engine.executions import cancellation, start
+from functory.engine.executions import cancellation, resolutions, start
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import versions
@@ -154,10 +154,15 @@ class Executions:
         state: str | None = None,
         root_id: str | None = None,
         parent_id: str | None = None,
+        unresolved: bool = False,
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Return executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page."""
+        """Return executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page.
+
+        Each has ``resolved_by``: the replay that succeeded after it failed, or None. With ``unresolved`` only
+        executions that failed, timed out or are dead and have no such replay.
+        """
         statement = sa.select(execution)
         for column, value in ((execution.c.function, function), (execution.c.state, state)):
             if value is not None:
@@ -167,8 +172,14 @@ class Executions:
                 statement = statement.where(column == as_id(value, "execution"))
         if before is not None:
             statement = statement.where(execution.c.id < as_id(before, "execution"))
+        limit = max(1, min(limit, 1000))
         with self._database.read() as tx:
-            return tx.rows(statement.order_by(execution.c.id.desc()).limit(max(1, min(limit, 1000))))
+            if unresolved:
+                statement = sa.select(execution).where(
+                    execution.c.id.in_(resolutions.unresolved(tx, statement, limit))
+                )
+            rows = tx.rows(statement.order_by(execution.c.id.desc()).limit(limit))
+            return resolutions.with_resolutions(tx, rows)
 
     def attempts(self, id_: str) -> list[dict[str, Any]]:
         """Return the attempts of an execution, the first one first."""

@@ -28,8 +28,8 @@ RULES: dict[str, Rule] = {
     ),
     "failed_import": Rule(
         "danger",
-        "every execution would fail before its first line, so the version is saved and not activated",
-        "mend the source, declare the missing package in imports=[…], or activate it with --force",
+        "every execution would fail before its first line",
+        "mend the source, or declare the missing package in imports=[…]",
     ),
     "undeclared_import": Rule(
         "warning",

@@ -125,6 +125,16 @@ def test_source_that_cannot_be_executed_keeps_the_names_and_simple_hints(runner,
     assert signature.input_schema["required"] == ["a", "b"]
     assert signature.input_schema["properties"]["a"] == {"type": "integer"}
     assert "executing its source failed" in signature.problems[0]
+    assert signature.import_error is not None
+    assert signature.import_error in signature.problems[0]
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["x = 1", "open('/data/rows')", "raise MemoryError", "from functory import state; state.get('x')"],
+)
+def test_an_error_that_a_real_run_need_not_have_is_no_error_of_the_import(runner, first):
+    assert inspect(runner, f"{first}\ndef f(): ...").import_error is None
 
 
 @pytest.mark.parametrize(

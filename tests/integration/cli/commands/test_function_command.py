@@ -1,0 +1,138 @@
+"""``functory function``: activations, rollbacks, marks, and versions that cannot be imported."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functory.client import Functory
+from functory.engine.settings import Settings
+from tests.support.cli_shell import Shell
+
+pytest_plugins = ["tests.support.world"]
+
+BROKEN = "import nosuchmodule\n\ndef work(n=1):\n    return n\n"
+
+
+@pytest.fixture
+def shell(tmp_path: Path, migrated_file: Path) -> Shell:
+    """A command line with a database of its own."""
+    return Shell(tmp_path, database=migrated_file)
+
+
+def add(shell: Shell, text: str, *options: str, status: int = 0) -> Any:
+    file = shell.folder / "work.py"
+    file.write_text(text)
+    return shell.run("function", "add", str(file), *options, status=status)
+
+
+def source(number: int) -> str:
+    return f"def work():\n    return {number}\n"
+
+
+def test_a_rollback_never_goes_to_a_rejected_version_and_the_history_shows_why(shell: Shell) -> None:
+    for number in (1, 2):
+        add(shell, source(number))
+    assert shell.out("function", "rollback", "work") == "work v1 is active again"
+    add(shell, source(3))
+    assert shell.out("function", "rollback", "work") == "work v1 is active again"
+    versions = shell.json("function", "versions", "work")
+    assert [(v["number"], (v["mark"] or {}).get("mark")) for v in versions] == [
+        (3, "bad"),
+        (2, "bad"),
+        (1, None),
+    ]
+    history = shell.json("function", "history", "work")
+    assert [(row["version"], row["reason"], row["mark"] is not None) for row in history] == [
+        (1, "rollback", False),
+        (3, "save", True),
+        (1, "rollback", False),
+        (2, "save", True),
+        (1, "save", False),
+    ]
+    assert [row["ended_at"] is None for row in history] == [True, False, False, False, False]
+    assert "bad: rolled back to v1" in shell.out("function", "show", "work")
+    refused = shell.run("function", "rollback", "work", status=5).stderr
+    assert "work has no earlier version to go back to" in refused
+
+
+def test_a_bad_version_is_activated_by_force_or_after_a_good_mark(shell: Shell) -> None:
+    for number in (1, 2, 3):
+        add(shell, source(number))
+    shell.run("function", "rollback", "work", "--to", "1", "--keep-mark")
+    assert shell.out("function", "activate", "work@3") == "work v3 is active"
+    shell.run("function", "mark", "work@2", "bad", "--reason", "loses rows")
+    refused = shell.run("function", "activate", "work", "2", status=5).stderr
+    assert "work v2 is marked bad" in refused
+    assert "functory function activate work@2 --force" in refused
+    assert "loses rows" in refused
+    again = add(shell, source(2), status=1)
+    assert "work v2 is unchanged (active is v3)" in again.stdout
+    assert "is marked bad: loses rows" in again.stderr
+    assert shell.out("function", "activate", "work@2", "--force") == "work v2 is active"
+    assert shell.out("function", "mark", "work@3", "good", "--reason", "fine") == "work v3 is marked good"
+    for wrong in (["work"], ["work@3", "3"]):
+        assert "which version of work?" in shell.run("function", "activate", *wrong, status=2).stderr
+
+
+def test_a_version_that_cannot_be_imported_is_saved_and_not_active(shell: Shell) -> None:
+    add(shell, source(1))
+    said = add(shell, BROKEN, status=1)
+    assert said.stdout == "saved work v2 (active is v1)\n"
+    assert "(failed_import)" in said.stderr
+    assert "error: work v2 is saved, but not active" in said.stderr
+    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in said.stderr
+    shown = shell.json("function", "show", "work")
+    assert (shown["number"], shown["active"], shown["latest"]) == (1, 1, 2)
+    assert add(shell, BROKEN, "--force").stdout == "work v2 is unchanged\n"
+    assert shell.json("function", "history", "work")[0]["reason"] == "force"
+
+
+def test_an_error_of_the_system_or_of_the_engine_at_import_is_no_failure(shell: Shell) -> None:
+    for first in ("ROWS = open('/data/rows')", "from functory import state\nROWS = state.get('rows')"):
+        said = add(shell, f"{first}\n{source(1)}")
+        assert "executing its source failed" in said.stderr
+        assert "failed_import" not in said.stderr
+    assert add(shell, f"HALF = 1 / 0\n{source(2)}", status=1).stderr.count("ZeroDivisionError") >= 1
+
+
+def test_the_decorator_shows_the_findings_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    (tmp_path / "nosuchmodule.py").write_text("N = 1\n")
+    file.write_text(
+        "import sys\nsys.path.insert(0, " + repr(str(tmp_path)) + ")\nimport nosuchmodule\n\n"
+        "def work(n=1):\n    import subprocess\n    return subprocess.run(nosuchmodule.N)\n"
+    )
+    spec = importlib.util.spec_from_file_location("mine", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with Functory(Settings(home=tmp_path / ".functory"), author="ada") as engine:
+        with pytest.warns(Warning) as found:
+            engine.register_function(module.work)
+        said = [str(one.message) for one in found]
+        assert any("subprocess.run is used (subprocess)" in text for text in said)
+        assert any("(failed_import)" in text for text in said)
+        (inactive,) = [one for one in found if issubclass(one.category, RuntimeWarning)]
+        assert "work v1 is saved, but not active" in str(inactive.message)
+        assert "No module named 'nosuchmodule'" in str(inactive.message)
+        with pytest.raises(Exception, match=r"(?s)has no active version.*nosuchmodule"):
+            engine.submit("work")
+
+
+def test_a_failure_that_a_retry_resolved_says_so(shell: Shell) -> None:
+    add(shell, "def work():\n    raise ValueError('no')\n")
+    shell.run("function", "run", "work", status=1)
+    failed = shell.out("execution", "list", "--unresolved", "-q")
+    add(shell, source(2))
+    shell.run("execution", "retry", failed, "--latest")
+    (retried,) = shell.json("execution", "list", "--state", "succeeded")
+    assert shell.out("execution", "list", "--unresolved", "-q") == ""
+    (row,) = shell.json("execution", "list", "--state", "failed")
+    assert row["resolved_by"] == shell.json("execution", "show", failed)["resolved_by"] == retried["id"]
+    assert f"resolved by  {retried['id']}" in " ".join(shell.out("execution", "show", failed).split("\n"))
+    assert f"resolved by {retried['id']}" in shell.out("execution", "tree", failed)
+    assert retried["id"] in shell.out("execution", "list", "--state", "failed")
