@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from functory.workers.sandbox.protocol.host import UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Code, Job, Limits
 
 QUICK = Limits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0)
@@ -119,6 +120,9 @@ class FakeHost:
 
     def secret(self, name):
         return f"value of {name}"
+
+    def output_filter(self):
+        return UnfilteredOutput()
 
     def state_get(self, key):
         return self.state.get(key)

@@ -10,6 +10,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
+from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("Secrets: encrypted values that functions may use.")
@@ -25,8 +26,14 @@ def set_(name: Name) -> None:
     else:
         # A file's last line ends with a newline that is not part of the value.
         value = values.read_text("-").removesuffix("\n").removesuffix("\r")
+    from functory.workers.redaction import secret_forms
+
     with session.engine() as engine:
         version = engine.secrets.set(name, value, author=engine.author)
+    if not secret_forms.parts(value):
+        console.warn(
+            f"{name} is too short or too ordinary to be recognised: it is not removed from logs and results"
+        )
     CommandOutput().styled(
         (f"secret {name} is set" if version == 1 else f"secret {name} is rotated, version {version}", "")
     )

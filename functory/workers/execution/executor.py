@@ -42,9 +42,9 @@ from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.host_functions import EngineHost, Services
 from functory.workers.execution.job_mapping import attempt_result, error_record, job_from_claim, refuse_claim
 from functory.workers.execution.poller import Poller
-from functory.workers.execution.redaction import Redactor
 from functory.workers.execution.slots import Slots
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
+from functory.workers.redaction.redactor import Redactor
 from functory.workers.sandbox.checks.startup import check_startup, check_tier
 from functory.workers.sandbox.confinement import syscalls
 from functory.workers.sandbox.protocol.job import Outcome
@@ -263,7 +263,7 @@ class Executor:
             return AttemptResult("failed", error=error_record(error), retryable=False)
         host = EngineHost(claim, self._services, self._run_child_inline, running.control.ended)
         outcome = self._runner.run(job, host, running.control)
-        written = self._collect_written_files(claim, outcome)
+        written = self._collect_written_files(claim, outcome, host.redact)
         if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
             # Its writes to files stay, although nothing else of it is stored.
             file_writes.record_writes_of_unfinished(self._database, claim.id, written)
@@ -272,7 +272,7 @@ class Executor:
             else:
                 log.warning("lease lost, child killed", execution_id=claim.id, fence=claim.fence)
             return None
-        result = attempt_result(claim, outcome, Redactor(host.opened_secrets))
+        result = attempt_result(claim, outcome, host.redact)
         return replace(host.denied_requests.append_to_log(result), file_writes=written)
 
     def _lineage_headers(self, claim: Claim) -> Mapping[str, str]:
@@ -281,8 +281,10 @@ class Executor:
             return {}
         return self._lineage_tokens.headers(claim.row, self._database.clock.now())
 
-    def _collect_written_files(self, claim: Claim, outcome: Outcome) -> list[tuple[bytes, str]]:
-        """The watched files that the attempt wrote."""
+    def _collect_written_files(
+        self, claim: Claim, outcome: Outcome, redact: Redactor
+    ) -> list[tuple[bytes, str]]:
+        """The watched files that the attempt wrote, without those whose name holds a secret."""
         if not outcome.written_files:
             return []
         try:
@@ -290,7 +292,8 @@ class Executor:
         except Unavailable:
             # The result waits for the database as well: any of the paths may be watched.
             watched = claim.grants.write
-        return collect(outcome.written_files, claim.grants.write, watched)
+        written = collect(outcome.written_files, claim.grants.write, watched)
+        return [(path, content) for path, content in written if not redact.names_in(os.fsdecode(path))]
 
     def _record_defect(self, claim: Claim, error: Exception) -> None:
         """Record a defect of the worker in the execution, which is retried as after a crash."""

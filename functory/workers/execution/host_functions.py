@@ -25,10 +25,17 @@ from functory.engine.functions.state import State
 from functory.engine.serialization import json_codec
 from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.denied_requests import DeniedRequests
-from functory.workers.execution.redaction import Redactor
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
+from functory.workers.redaction.redactor import MARK, Redactor, StreamRedactor
 
 T = TypeVar("T")
+
+# What a refusal says of a secret in the input of a child: what it is, why, and what to do.
+_CHILD_INPUT = (
+    "the input of another execution",
+    "inputs are stored as readable text",
+    'read it in that function with secret("{0}"), which declares secrets=["{0}"]',
+)
 
 READS = frozenset({"get", "list", "versions"})
 WRITES = frozenset({"save", "update", "activate", "rollback"})
@@ -63,8 +70,8 @@ class EngineHost:
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
-        self.opened_secrets: set[str] = set()
-        self.denied_requests = DeniedRequests(self._without_secrets)
+        self.redact = Redactor()
+        self.denied_requests = DeniedRequests(self.redact)
         for warning in claim.grant_warnings:
             # Files and programs that are not granted are missing in the sandbox: the log says why.
             self.denied_requests.record_line(warning)
@@ -79,11 +86,13 @@ class EngineHost:
         durable: bool = False,
     ) -> Any:
         """The result of a child execution; all attempts share a ``durable`` one. Raises :class:`ExecutionFailed`."""
+        self._refuse_secrets([name, input, args, kwargs], *_CHILD_INPUT)
         run = self._child_calls.call_durable if durable else self._child_calls.call
         return run(name, version, input, args, kwargs)
 
     def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
         """Start a child execution on any worker. Returns its id."""
+        self._refuse_secrets([name, args, kwargs], *_CHILD_INPUT)
         return self._child_calls.submit(name, version, args, kwargs)
 
     def gather(self, ids: list[str], timeout: float | None) -> Iterable[dict[str, Any]]:
@@ -94,7 +103,18 @@ class EngineHost:
         return self._child_calls.gather(ids, timeout)
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
-        """Store an event now. A later attempt that emits it again gets the same event."""
+        """Store an event now. A later attempt that emits it again gets the same event.
+
+        Secrets in its data and subject are replaced by a mark.
+        """
+        self._refuse_secrets(
+            type, "the type of an event", "other functions read it", "name the event without it"
+        )
+        if names := self.redact.names_in([data, subject]):
+            self.denied_requests.record_line(
+                f"the data of the event {type} held the secret {', '.join(names)}, which was replaced by {MARK}"
+            )
+            data, subject = self.redact(data), self.redact(subject)
         content = json_codec.digest([type, subject, data])
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
@@ -115,8 +135,13 @@ class EngineHost:
         if name not in self._claim.grants.secrets:
             raise self._denied("secret", name, f'secrets=["{name}"]')
         value = self._retry_while_unavailable(lambda: self._services.secrets.open(name)).get_secret_value()
-        self.opened_secrets.add(value)
+        # Before the code has it, so that no output with it can come first.
+        self.redact.add(name, value)
         return value
+
+    def output_filter(self) -> StreamRedactor:
+        """What removes the secrets from one stream of output."""
+        return StreamRedactor(self.redact)
 
     def state_get(self, key: str) -> tuple[Any, int] | None:
         """The value of a key of the function's state, and its version; None without one."""
@@ -125,7 +150,13 @@ class EngineHost:
         )
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
-        """Store a value in the function's state. Returns its version."""
+        """Store a value in the function's state. Returns its version. Raises :class:`Refused` for a secret."""
+        self._refuse_secrets(
+            [key, value],
+            "the state of a function",
+            "state is stored as readable text",
+            'read it with secret("{}") where it is needed',
+        )
         return self._retry_while_unavailable(
             lambda: self._services.state.set(
                 self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
@@ -139,8 +170,12 @@ class EngineHost:
             lambda: self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
         )
 
-    def _without_secrets(self, text: str) -> str:
-        return Redactor(tuple(self.opened_secrets))(text)
+    def _refuse_secrets(self, value: Any, where: str, why: str, try_: str) -> None:
+        """Raise :class:`Refused` if a value that code must get back unchanged holds a secret of this run."""
+        if names := self.redact.names_in(value):
+            error = Refused(f"{where} cannot hold the secret {', '.join(names)}", why, try_.format(names[0]))
+            self.denied_requests.record(error)
+            raise error
 
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
         """Read or change stored functions. Raises :class:`Refused` without the permission."""
@@ -152,6 +187,13 @@ class EngineHost:
         if permission not in self._claim.grants.permissions:
             raise self._denied("permission", permission, f'permissions=["{permission}"]')
         try:
+            if op in ("save", "update"):
+                self._refuse_secrets(
+                    arguments,
+                    "a stored function",
+                    "sources and their metadata are stored as readable text",
+                    'declare secrets=["{0}"] and read it with secret("{0}")',
+                )
             return self._change_functions(op, arguments)
         except Refused as error:
             self.denied_requests.record(error)

@@ -14,7 +14,7 @@ from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
-from functory.workers.execution.redaction import Redactor
+from functory.workers.redaction.redactor import Redactor
 from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Outcome, Span
 
 # The state after each status of the sandbox; every other status is a crash.

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.engine.settings import Settings
 from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
@@ -40,7 +41,6 @@ from functory.workers.sandbox.protocol.frames import (
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Limits, Outcome, Signature, Status
-from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.supervision.run import Run, with_traffic
 from functory.workers.sandbox.supervision.supervisor import Supervisor

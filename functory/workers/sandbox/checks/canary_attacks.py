@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
-from functory.workers.sandbox.protocol.host import Host
+from functory.workers.sandbox.protocol.host import Host, OutputFilter, UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Code, Job, Limits, Outcome
 from functory.workers.sandbox.runner import Runner
 
@@ -175,6 +175,9 @@ def _job(prey: dict[str, Any]) -> Job:
 
 class _RefusingHost:
     """A host for code that makes no requests."""
+
+    def output_filter(self) -> OutputFilter:
+        return UnfilteredOutput()
 
     def __getattr__(self, name: str) -> Any:
         raise Unavailable(f"the self-test asked for {name}", "it has no reason to", "report this")

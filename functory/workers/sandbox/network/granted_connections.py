@@ -20,12 +20,12 @@ import structlog
 
 from functory.engine.access import host_grants
 from functory.engine.errors import Invalid
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.network import addresses, happy_eyeballs
 from functory.workers.sandbox.network.dns import DnsResolver
 from functory.workers.sandbox.network.event_loop import EventLoopThread
 from functory.workers.sandbox.network.relay import ByteMeter, Relay
 from functory.workers.sandbox.protocol.connect import FRAME_BYTES, Answer, Connect
-from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 
 MAX_CONNECTIONS = 16  # of one run at the same time: what a browser opens for a page, several times over
 MAX_REQUESTS = 10_000  # of one run, refused ones included: each costs a lookup or a connection

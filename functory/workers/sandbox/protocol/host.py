@@ -13,8 +13,34 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 
+class OutputFilter(Protocol):
+    """Removes secrets from one stream of output."""
+
+    def feed(self, text: str) -> str:
+        """What may be stored of the text so far; the rest waits for the next chunk."""
+        ...
+
+    def close(self) -> str:
+        """The rest, at the end of the stream."""
+        ...
+
+
+class UnfilteredOutput:
+    """Lets everything through: for a run without secrets."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def close(self) -> str:
+        return ""
+
+
 class Host(Protocol):
     """Answers the requests of one execution. Values are JSON values in both directions."""
+
+    def output_filter(self) -> OutputFilter:
+        """Make the filter of one stream of output. It removes the secrets that :meth:`secret` has given so far."""
+        ...
 
     def call(
         self,

@@ -6,42 +6,31 @@ All output counts; rows are kept up to the limits, then one row reports that the
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 
+from functory.engine.serialization.control_characters import escape_control_characters
+from functory.workers.sandbox.protocol.host import OutputFilter, UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Limits, Log
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 _LINE_CHARACTERS = 16_384  # a longer line continues in the next row
-# A reader's terminal must not obey a function's output, and a row must stay one line: control characters, the
-# Unicode line separators and the marks that reorder text become visible escapes.
-_HARMLESS = {
-    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-    for code in (
-        *range(9),
-        *range(11, 32),
-        *range(127, 160),
-        0x2028,
-        0x2029,
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-}
-
-
-def escape_control_characters(text: str) -> str:
-    """Return text without control characters (tab and line feed stay) and without unpaired surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode().translate(_HARMLESS)
 
 
 class LogCollector:
-    """The log rows of one execution, in order of arrival."""
+    """The log rows of one execution, in order of arrival.
 
-    def __init__(self, limits: Limits) -> None:
+    ``make_filter`` makes what removes secrets from one stream. It sees the text before it is split into lines and cut.
+    """
+
+    def __init__(self, limits: Limits, make_filter: Callable[[], OutputFilter] = UnfilteredOutput) -> None:
         self.logs: list[Log] = []
         self.total = 0
         self._limits = limits
         self._kept = 0
         self._full = False
+        self._make_filter = make_filter
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+        self._filters: dict[str, OutputFilter] = {}
         self._partial: dict[str, str] = {}
 
     @property
@@ -56,14 +45,9 @@ class LogCollector:
             return
         if stream not in self._decoders:
             self._decoders[stream] = _DECODER("replace")
-        text = self._partial.get(stream, "") + self._decoders[stream].decode(data)
-        *lines, rest = text.split("\n")
-        for line in lines:
-            self._line(stream, line, offset)
-        while len(rest) >= _LINE_CHARACTERS:
-            self._line(stream, rest[:_LINE_CHARACTERS], offset)
-            rest = rest[_LINE_CHARACTERS:]
-        self._partial[stream] = rest
+            self._filters[stream] = self._make_filter()
+        text = self._filters[stream].feed(self._decoders[stream].decode(data))
+        self._split(stream, self._partial.get(stream, "") + text, offset)
 
     def record(self, level: str, text: str, size: int, offset: float) -> None:
         """Add a record of ``functory.log``, which took ``size`` bytes to send."""
@@ -73,10 +57,21 @@ class LogCollector:
     def close(self, offset: float) -> list[Log]:
         """Add unfinished lines and return all rows."""
         for stream, decoder in self._decoders.items():
-            rest = self._partial.get(stream, "") + decoder.decode(b"", final=True)
-            if rest:
+            last = self._filters[stream]
+            text = last.feed(decoder.decode(b"", final=True)) + last.close()
+            self._split(stream, self._partial.get(stream, "") + text, offset)
+            if rest := self._partial.pop(stream, ""):
                 self._line(stream, rest, offset)
         return self.logs
+
+    def _split(self, stream: str, text: str, offset: float) -> None:
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._line(stream, line, offset)
+        while len(rest) >= _LINE_CHARACTERS:
+            self._line(stream, rest[:_LINE_CHARACTERS], offset)
+            rest = rest[_LINE_CHARACTERS:]
+        self._partial[stream] = rest
 
     def _line(self, stream: str, line: str, offset: float) -> None:
         line = line.removesuffix("\r")

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.network.connection_broker import Traffic
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
@@ -30,7 +31,6 @@ from functory.workers.sandbox.protocol.frames import (
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
-from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
@@ -67,6 +67,7 @@ class Run:
             control,
             on_wake=self._on_wake,
             on_task_started=lambda: on_task_started(child),
+            make_filter=host.output_filter,
         )
 
     @property

@@ -5,9 +5,9 @@ A span that is open when the execution ends is kept, with an error that says so:
 
 from __future__ import annotations
 
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.protocol.frames import ENVELOPE_BYTES, ProtocolError, SpanClosed, SpanOpened
 from functory.workers.sandbox.protocol.job import Job, Span
-from functory.workers.sandbox.protocol.log_lines import escape_control_characters
 
 _UNFINISHED = {"type": "Unfinished", "message": "the execution ended before this call did"}
 

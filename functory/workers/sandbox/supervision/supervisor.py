@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
@@ -26,8 +27,9 @@ from functory.workers.sandbox.protocol.frames import (
     TaskStarted,
     largest_frame,
 )
+from functory.workers.sandbox.protocol.host import OutputFilter, UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Limits
-from functory.workers.sandbox.protocol.log_lines import LogCollector, escape_control_characters
+from functory.workers.sandbox.protocol.log_lines import LogCollector
 from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, unlinked_file_bytes
 from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
 from functory.workers.sandbox.supervision.worker_cost import TooCostly, WorkerCost
@@ -60,9 +62,10 @@ class Supervisor:
         control: Control,
         on_wake: Callable[[], None] = lambda: None,
         on_task_started: Callable[[], None] = lambda: None,
+        make_filter: Callable[[], OutputFilter] = UnfilteredOutput,
     ) -> None:
         self.cost = WorkerCost(limits)
-        self.log_collector = LogCollector(limits)
+        self.log_collector = LogCollector(limits, make_filter)
         self.duration = 0.0
         self.waited = 0.0
         self.wake = child.wake
