@@ -251,6 +251,8 @@ def test_a_secret_is_read_from_stdin_and_never_printed(shell: Shell) -> None:
     assert value.encode() not in stored
     shell.run("secret", "delete", "API_KEY", "--yes")
     assert shell.json("secret", "list") == []
+    assert "not removed from logs" not in said[0].stderr
+    assert "not removed from logs" in shell.run("secret", "set", "SHORT", stdin="on\n").stderr
 
 
 def test_state_is_kept_for_a_function(shell: Shell) -> None:
