@@ -78,7 +78,7 @@ class Functory:
         self.author = author or _whoami()
         if self.settings.database.startswith("sqlite"):
             _make_home(self.settings.home)
-        self.database = Database(self.settings.database, pool_size=self.settings.worker_slots + 6)
+        self.database = Database.of(self.settings, pool_size=self.settings.worker_slots + 6)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
         self.compensations = Compensations(self.database)

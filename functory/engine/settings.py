@@ -43,6 +43,16 @@ class Settings(BaseSettings):
         default=None,
         description="URL of the database: sqlite:///file or postgresql://user@host/name; a file in home when not set.",
     )
+    database_direct_url: SecretStr | None = Field(
+        default=None,
+        description="URL of the same PostgreSQL database past its pooler, for wake-ups, migrations and backups.",
+    )
+    database_answer_seconds: float = Field(
+        default=5.0,
+        ge=0.2,
+        le=300,
+        description="Seconds without an answer after which PostgreSQL is asked whether it works on the statement.",
+    )
     broker_url: SecretStr = Field(
         default=SecretStr("memory://"),
         description="URL of the message broker: memory:// (embedded), none:// (workers poll the database), amqp://… or redis://….",
@@ -244,7 +254,7 @@ class Settings(BaseSettings):
     )
     log_json: bool = Field(default=False, description="Writes each log line as one JSON object.")
 
-    @field_validator("database_url")
+    @field_validator("database_url", "database_direct_url")
     @classmethod
     def _known_database(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
@@ -284,9 +294,13 @@ class Settings(BaseSettings):
         """The database's URL in SQLAlchemy's spelling. Holds a password: never print it."""
         if self.database_url is None:
             return f"sqlite:///{(self.home / 'functory.db').absolute()}"
-        url = self.database_url.get_secret_value()
-        scheme, rest = url.split("://", 1)
-        return f"postgresql+psycopg://{rest}" if scheme.startswith("postgres") else f"sqlite://{rest}"
+        return _sqlalchemy_url(self.database_url.get_secret_value())
+
+    @cached_property
+    def direct_database(self) -> str | None:
+        """The database's URL past its pooler; None when not set. Holds a password: never print it."""
+        direct = self.database_direct_url
+        return None if direct is None else _sqlalchemy_url(direct.get_secret_value())
 
     @cached_property
     def broker(self) -> str:
@@ -343,6 +357,11 @@ def _check_together(settings: Settings) -> None:
             f"({settings.lease_seconds:g}), or a healthy worker loses its lease after one late heartbeat",
             "raise FUNCTORY_LEASE_SECONDS or lower FUNCTORY_HEARTBEAT_SECONDS",
         )
+
+
+def _sqlalchemy_url(url: str) -> str:
+    scheme, rest = url.split("://", 1)
+    return f"postgresql+psycopg://{rest}" if scheme.startswith("postgres") else f"sqlite://{rest}"
 
 
 def _scheme(url: str, known: tuple[str, ...], what: str) -> None:

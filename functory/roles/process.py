@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -45,6 +45,8 @@ class RoleShutdown:
 
     def __init__(self) -> None:
         self.requested = False
+        # Called at the first signal, in the main thread.
+        self.on_request: Callable[[], None] = lambda: None
         # The interpreter's C code writes to it: the kernel may deliver a signal to any thread, and Python runs handlers
         # in the main thread only after its wait returns.
         self._read_fd, self._write_fd = os.pipe()
@@ -69,6 +71,7 @@ class RoleShutdown:
         if self.requested:
             os._exit(128 + number)
         self.requested = True
+        self.on_request()
 
 
 def configure(role: str, *, embedded: bool = False) -> Settings:
@@ -98,6 +101,8 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
     Raises :class:`Conflict` for another schema.
     """
     pause, logged = 0.1, False
+    # A signal ends the wait for a database that is silent.
+    shutdown.on_request = database.give_up
     while not shutdown.requested:
         try:
             database.ping()
@@ -113,6 +118,7 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
         else:
             if logged:
                 log.info("database available")
+            shutdown.on_request = lambda: None
             return True
     return False
 
@@ -182,7 +188,7 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
 
     settings = configure(role)
     shutdown = RoleShutdown().install()
-    database = Database(settings.database)
+    database = Database.of(settings)
     loops: list[ServiceLoop] = []
     with contextlib.ExitStack() as stack:
         stack.callback(database.close)
@@ -198,5 +204,5 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
             print_ready_line(role, settings, metrics=metrics_url)
             shutdown.wait()
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
-        ended = stop_loops(loops, settings.grace_seconds)
+        ended = stop_loops(loops, settings.grace_seconds, database.give_up)
     return 0 if ended else 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -20,6 +20,8 @@ from functory.engine.service import Service
 log = structlog.get_logger("functory.roles.service_loop")
 
 MAX_RETRY_PAUSE = 5.0
+# So long before the end of the grace period (seconds) rounds no longer wait for answers: enough to try a connection.
+GIVE_UP_SECONDS = 8.0
 
 
 class ServiceLoop(threading.Thread):
@@ -55,7 +57,10 @@ class ServiceLoop(threading.Thread):
             self.healthy, pause, failed_at = True, 0.0, 0.0
             if not more:
                 self._wait(seen, math.inf if due is None else due)
-        service.close()
+        try:
+            service.close()
+        except Unavailable as error:
+            log.warning("ended without the database or broker", role=service.name, why=error.why)
 
     def stop(self) -> None:
         """Ask the loop to end after its current round."""
@@ -88,13 +93,21 @@ class ServiceLoop(threading.Thread):
             self._stopping.wait(service.coalesce_seconds)
 
 
-def stop_loops(loops: Sequence[ServiceLoop], grace: float) -> bool:
-    """Let every service finish its round. False when one was not done after ``grace`` seconds."""
+def stop_loops(
+    loops: Sequence[ServiceLoop], grace: float, give_up: Callable[[], None] = lambda: None
+) -> bool:
+    """Let every service finish its round. False when one was not done after ``grace`` seconds.
+
+    ``give_up`` is called when little of that time is left: it ends the waits for an answer of the database.
+    """
     for loop in loops:
         loop.stop()
     deadline = time.monotonic() + grace
-    for loop in loops:
-        loop.join(max(0.0, deadline - time.monotonic()))
+    for until in (deadline - min(grace / 2, GIVE_UP_SECONDS), deadline):
+        for loop in loops:
+            loop.join(max(0.0, until - time.monotonic()))
+        if until < deadline and any(loop.is_alive() for loop in loops):
+            give_up()
     late = [loop.service.name for loop in loops if loop.is_alive()]
     if late:
         log.warning("services did not end in time", services=late)

@@ -1,4 +1,4 @@
-"""Finds the programs of the three servers, and installs the missing ones.
+"""Finds the programs of the servers, and installs the missing ones.
 
 `find` only searches; `install` uses Debian's and Ubuntu's packages and needs root. `make test` installs before the
 test run, and nothing is installed during it.
@@ -43,6 +43,9 @@ SERVICES: Mapping[str, Service] = {
         programs=("rabbitmq-server", "epmd"),
         # Debian's /usr/sbin/rabbitmq-server is a wrapper that changes to the system's own broker folder.
         folders=("/usr/lib/rabbitmq/bin", "/usr/lib/erlang/bin"),
+    ),
+    "pgbouncer": Service(
+        title="pgbouncer", package="pgbouncer", programs=("pgbouncer",), folders=("/usr/sbin",)
     ),
 }
 

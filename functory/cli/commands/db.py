@@ -296,7 +296,7 @@ def _open_database(settings: Settings | None = None) -> Iterator[Database]:
                 error.strerror or str(error),
                 "set FUNCTORY_HOME to a folder that you may write",
             ) from None
-    database = Database(settings.database, pool_size=1)
+    database = Database.of(settings, pool_size=1)
     try:
         yield database
     finally:

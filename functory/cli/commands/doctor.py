@@ -135,7 +135,7 @@ def _database(settings: Any) -> list[CheckResult]:
                 "database", "ok", f"none yet; the first command creates {settings.home / 'functory.db'}"
             )
         ]
-    database = Database(settings.database, pool_size=1)
+    database = Database.of(settings, pool_size=1)
     try:
         took = database.ping()
         findings = [
@@ -243,7 +243,7 @@ def _secrets(settings: Any) -> list[CheckResult]:
         return [
             CheckResult("secrets", "warn", "no key: no secret can be set or used", "set FUNCTORY_SECRET_KEY")
         ]
-    Secrets(Database(settings.database), settings).check_key()
+    Secrets(Database.of(settings), settings).check_key()
     if settings.secret_key is None and file.stat().st_mode & 0o077:
         return [CheckResult("secrets", "warn", f"other users can read {file}", f"chmod 600 {file}")]
     return [
@@ -262,7 +262,7 @@ def _stored_data(settings: Any) -> Iterator[Database | None]:
     if settings.database_url is None and not (settings.home / "functory.db").exists():
         yield None
         return
-    database = Database(settings.database, pool_size=1)
+    database = Database.of(settings, pool_size=1)
     try:
         yield database if migrations.is_compatible(database) else None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Annotated, Any
 
 import typer
@@ -44,7 +45,14 @@ def server(
             )
             shutdown.wait()
         process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
-        return 0 if http.stop(settings.grace_seconds) else 1
+        # Requests that wait for a silent database end before the grace period does.
+        giving_up = threading.Timer(settings.grace_seconds / 2, functory.database.give_up)
+        giving_up.daemon = True
+        giving_up.start()
+        try:
+            return 0 if http.stop(settings.grace_seconds) else 1
+        finally:
+            giving_up.cancel()
 
 
 def import_http_server() -> tuple[Any, Any]:

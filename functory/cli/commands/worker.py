@@ -60,7 +60,7 @@ def worker(
     with contextlib.ExitStack() as stack:
         metrics_url = stack.enter_context(process.serve_metrics(settings))
         # Closed again before the worker starts: a prefork child must not inherit a connection.
-        database = Database(settings.database)
+        database = Database.of(settings)
         stack.callback(database.close)
         if not process.wait_for_schema(database, shutdown, upgrade=migrate):
             return 0

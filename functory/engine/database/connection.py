@@ -20,32 +20,27 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
-from sqlalchemy.engine import Connection, Engine, RootTransaction, make_url
+from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
-from functory.engine.database.driver_errors import (
-    DriverErrorTranslation,
-    discard_useless_connection,
-    is_deadlock,
-    unknown_commit_outcome,
-)
+from functory.engine.database.driver_errors import DriverErrorTranslation, unknown_commit_outcome
+from functory.engine.database.group_commit import GroupCommit
 from functory.engine.database.notifications import Notifier, WakeupListener
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
-from functory.engine.errors import Unavailable
+from functory.engine.settings import Settings
 
-# The most transactions of one process that share a commit.
-MAX_GROUP_SIZE = 64
-# PostgreSQL ends one of two transactions that wait for each other. The ended one is tried again this many times.
-DEADLOCK_TRIES = 3
+if TYPE_CHECKING:
+    from functory.engine.database.postgres_connections import AnswerWatch
+
 # PostgreSQL ends a session that is idle inside a transaction for this long. A process that was stopped, or whose
 # machine is gone, would otherwise keep its rows locked, and no other process could recover its executions.
 IDLE_SECONDS = 30.0
@@ -54,16 +49,6 @@ CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
 
 T = TypeVar("T")
-
-
-class _GroupedWork:
-    """A piece of work that waits for its turn in a shared transaction."""
-
-    def __init__(self, work: Callable[[Tx], Any]) -> None:
-        self.work = work
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = False
 
 
 class Database:
@@ -78,6 +63,8 @@ class Database:
         wakeup: Wakeup | None = None,
         pool_size: int = 10,
         idle_seconds: float = IDLE_SECONDS,
+        direct_url: str | None = None,
+        answer_seconds: float = 5.0,
     ) -> None:
         self._url = make_url(url)
         self.dialect = self._url.get_backend_name()
@@ -87,7 +74,13 @@ class Database:
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._idle_seconds = idle_seconds
+        self._direct_url = make_url(direct_url) if direct_url else None
+        self._answer_seconds = answer_seconds
         self._engine: Engine | None = None
+        self._direct_engine: Engine | None = None
+        self._watches: list[AnswerWatch] = []
+        # True when a pooler gives each transaction another session; known after the first connection.
+        self._pooled: Callable[[], bool] = lambda: False
         self._open_lock = threading.Lock()
         # One writer at a time inside this process: threads queue here instead of in SQLite's
         # busy handler, which sleeps up to 100 ms between tries.
@@ -96,12 +89,20 @@ class Database:
             clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
         )
         self.new_id = new_id or self._ids()
-        self._grouped_work: list[_GroupedWork] = []
-        self._grouped_work_lock = threading.Lock()
-        self._group_commit_lock = threading.Lock()
+        self._group_commit = GroupCommit(self.write, self._driver_errors)
         self._notifier: Notifier | None = None
         self._listener: WakeupListener | None = None
         _databases.add(self)
+
+    @classmethod
+    def of(cls, settings: Settings, *, pool_size: int = 10) -> Database:
+        """Return the database that the settings name."""
+        return cls(
+            settings.database,
+            pool_size=pool_size,
+            direct_url=settings.direct_database,
+            answer_seconds=settings.database_answer_seconds,
+        )
 
     def __repr__(self) -> str:
         return f"Database({self.name!r})"
@@ -116,8 +117,9 @@ class Database:
         """Return the driver's connection parameters, for another program. They contain the password: never print
         them.
         """
-        given = self._url.translate_connect_args(username="user", database="dbname")
-        return {**given, **self._url.query}
+        url = self._direct_url or self._url
+        given = url.translate_connect_args(username="user", database="dbname")
+        return {**given, **url.query}
 
     @property
     def engine(self) -> Engine:
@@ -125,8 +127,31 @@ class Database:
         if self._engine is None:
             with self._open_lock:
                 if self._engine is None:
-                    self._engine = self._create_engine()
+                    self._engine = self._create_engine(self._url, self._pool_size)
         return self._engine
+
+    @property
+    def direct_engine(self) -> Engine:
+        """The connections that keep their session: past the pooler, where the settings name a way past it."""
+        if self._direct_url is None:
+            return self.engine
+        with self._open_lock:
+            if self._direct_engine is None:
+                self._direct_engine = self._create_engine(self._direct_url, 1)
+        return self._direct_engine
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """False when each transaction may have another session of the server, and no URL past the pooler is set. Asks
+        the server. Raises :class:`Unavailable`.
+        """
+        self.ping()
+        return self._direct_url is not None or not self._pooled()
+
+    def give_up(self) -> None:
+        """Let every statement fail that waits for an answer, now and later: this process ends."""
+        for watch in self._watches:
+            watch.given_up = True
 
     def after_fork(self) -> None:
         """Drop connections and locks in a forked child. Two processes on one socket read each other's rows, and a lock
@@ -134,13 +159,12 @@ class Database:
         if self._engine is not None:
             # Never collected: closing them here would end the parent's sessions and file locks.
             _inherited.append(self._engine)
-        self._engine = self._notifier = self._listener = None
+        if self._direct_engine is not None:
+            _inherited.append(self._direct_engine)
+        self._engine = self._direct_engine = self._notifier = self._listener = None
+        self._watches = []
         self._open_lock = threading.Lock()
-        self._grouped_work, self._grouped_work_lock, self._group_commit_lock = (
-            [],
-            threading.Lock(),
-            threading.Lock(),
-        )
+        self._group_commit = GroupCommit(self.write, self._driver_errors)
         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         self.wakeup = Wakeup()
         if isinstance(self.clock, clocks.ServerClock):
@@ -177,70 +201,10 @@ class Database:
         self._after_commit(tx)
 
     def group_commit(self, work: Callable[[Tx], T]) -> T:
-        """Run ``work`` in a transaction that it may share with the other threads of this process.
-
-        A commit costs a disk sync. Threads that arrive during a commit queue up, and the next one runs the work of
-        all of them under one commit (group commit). Each has a savepoint of its own: an error undoes only its own
-        writes and is raised in its own thread. Returns the result of ``work`` once it is durable.
+        """Run ``work`` in a transaction that it may share with the other threads of this process
+        (:mod:`functory.engine.database.group_commit`). Returns its result once it is durable.
         """
-        ticket = _GroupedWork(work)
-        with self._grouped_work_lock:
-            self._grouped_work.append(ticket)
-        while not ticket.done:
-            with self._group_commit_lock:
-                if ticket.done:
-                    break
-                with self._grouped_work_lock:
-                    taken, self._grouped_work = (
-                        self._grouped_work[:MAX_GROUP_SIZE],
-                        self._grouped_work[MAX_GROUP_SIZE:],
-                    )
-                self._run_group(taken)
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.result
-
-    def _run_group(self, tickets: list[_GroupedWork]) -> None:
-        try:
-            self._run_in_one_transaction(tickets)
-            for _ in range(DEADLOCK_TRIES):
-                # Two processes locked the same rows in different orders. One by one, the orders cannot cross.
-                for ticket in tickets:
-                    if is_deadlock(ticket.error):
-                        ticket.error = None
-                        self._run_in_one_transaction([ticket])
-        finally:
-            for ticket in tickets:
-                ticket.done = True
-
-    def _run_in_one_transaction(self, tickets: Sequence[_GroupedWork]) -> None:
-        """Run the work of ``tickets`` in one transaction; each ends with its result or its error."""
-        if not tickets:
-            return
-        try:
-            with self.write() as tx:
-                for ticket in tickets:
-                    if len(tickets) == 1:
-                        ticket.result = ticket.work(tx)
-                        continue
-                    topics = set(tx.topics)
-                    savepoint = tx.connection.begin_nested()
-                    try:
-                        with self._driver_errors:
-                            ticket.result = ticket.work(tx)
-                            savepoint.commit()
-                    except Unavailable:
-                        raise
-                    except Exception as error:
-                        savepoint.rollback()
-                        ticket.error = error
-                        tx.topics = topics
-        except BaseException as error:
-            # Nothing was committed, so every piece of work gets the error.
-            for ticket in tickets:
-                ticket.error = ticket.error or error
-            if not isinstance(error, Exception):
-                raise
+        return self._group_commit.run(work)
 
     @contextlib.contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
@@ -257,8 +221,9 @@ class Database:
 
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
-        """Open a bare connection, for migrations. Raises :class:`Unavailable`."""
-        with self._driver_errors, self._connected(write=write) as connection:
+        """Open a bare connection that keeps its session, for migrations. Raises :class:`Unavailable`."""
+        with self._driver_errors, self.direct_engine.connect() as opened:
+            connection = opened.execution_options(functory_write=write)
             if self.dialect == "sqlite":
                 hooks.listen(connection, "begin", sqlite_connections.begin)
             yield connection
@@ -284,21 +249,27 @@ class Database:
         if self._notifier is not None:
             self._notifier.stop()
             self._notifier = None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        for engine in (self._engine, self._direct_engine):
+            if engine is not None:
+                engine.dispose()
+        self._engine = self._direct_engine = None
+        self._watches = []
 
     @contextlib.contextmanager
     def _connected(self, *, write: bool = False) -> Iterator[Connection]:
         """Take a connection from the pool for one transaction."""
         with self.engine.connect() as connection:
             yield connection.execution_options(functory_write=write)
+            if self._pooled():
+                postgres_connections().end_pooled(connection)
 
     def _begin(self, connection: Connection) -> RootTransaction:
         # Not by an event hook of the pool: with a hook, SQLAlchemy takes twice as long for every statement.
         transaction = connection.begin()
         if self.dialect == "sqlite":
             sqlite_connections.begin(connection)
+        elif self._pooled():
+            postgres_connections().begin_pooled(connection, self._idle_seconds)
         return transaction
 
     def _after_commit(self, tx: Tx) -> None:
@@ -336,29 +307,14 @@ class Database:
             assert best is not None
             return best[1:]
 
-    def _prepare_postgres(self, connection: Any, _record: Any) -> None:
-        connection.autocommit = True
-        milliseconds = round(self._idle_seconds * 1000)
-        connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
-        connection.autocommit = False
-
-    def _create_engine(self) -> Engine:
+    def _create_engine(self, url: URL, pool_size: int) -> Engine:
         if self.dialect == "postgresql":
-            # Parameters contain inputs and results, which must not appear in error messages.
-            engine = sa.create_engine(
-                self._url,
-                pool_size=self._pool_size,
-                max_overflow=self._pool_size,
-                pool_pre_ping=True,
-                pool_timeout=30,
-                hide_parameters=True,
-                # Or the first connection of every process asks the server for a type that no column has.
-                use_native_hstore=False,
-                connect_args={"connect_timeout": 5, "application_name": "functory"},
-            )
-            hooks.listen(engine, "connect", self._prepare_postgres)
-            hooks.listen(engine, "handle_error", discard_useless_connection)
-            return engine
+            postgres = postgres_connections()
+            watch = postgres.AnswerWatch(self._answer_seconds)
+            self._watches.append(watch)
+            if url is self._url:
+                self._pooled = lambda: watch.pooled
+            return postgres.create_engine(url, watch, pool_size, self._idle_seconds)
         memory = self._url.database in (None, "", ":memory:")
         options: dict[str, Any] = {
             "connect_args": {
@@ -374,6 +330,13 @@ class Database:
         engine = sa.create_engine(self._url, hide_parameters=True, **options)
         hooks.listen(engine, "connect", sqlite_connections.prepare)
         return engine
+
+
+def postgres_connections() -> Any:
+    """Import what needs PostgreSQL's driver, which an installation for SQLite lacks."""
+    from functory.engine.database import postgres_connections
+
+    return postgres_connections
 
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()

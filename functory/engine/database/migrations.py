@@ -134,6 +134,12 @@ def _run(database: Database, verb: str, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
 
+    if not database.keeps_sessions:
+        raise Conflict(
+            f"the database {database.name} cannot be migrated through a pooler",
+            "the lock of a migration belongs to a session, and a pooler gives each transaction another one",
+            "set FUNCTORY_DATABASE_DIRECT_URL to the database itself",
+        )
     with (
         _one_at_a_time,
         as_file(files("functory.migrations")) as folder,

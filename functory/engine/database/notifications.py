@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,12 +21,16 @@ from functory.engine.database.wakeups import TOPICS
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
 
+log = structlog.get_logger("functory.database")
+
 CHANNEL = "functory_wakeup"
 # SQLite: interval (seconds) of polling for commits of other processes. The promise is 200 ms.
 DATA_VERSION_POLL_SECONDS = 0.05
 # Factor of the poll interval of roles while wake-ups of other processes arrive. A change of the file version cannot be
 # missed; a NOTIFY can, when its sender has lost its connection.
 SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 4.0
+# PostgreSQL: a listening connection without notifications is tried this often (seconds).
+QUIET_SECONDS = 10.0
 # PostgreSQL: minimum time (seconds) between two NOTIFY of one process.
 NOTIFY_SECONDS = 0.003
 
@@ -94,11 +99,18 @@ class WakeupListener(threading.Thread):
     def run(self) -> None:
         while not self._ended.is_set():
             try:
-                with self._database.engine.connect() as connection:
-                    if self._database.dialect == "postgresql":
-                        self._listen(connection)
-                    else:
+                if self._database.dialect != "postgresql":
+                    with self._database.engine.connect() as connection:
                         self._poll_data_version(connection)
+                elif self._database.keeps_sessions:
+                    with self._database.direct_engine.connect() as connection:
+                        self._listen(connection)
+                else:
+                    log.warning(
+                        "no wake-ups through a pooler, polling",
+                        hint="set FUNCTORY_DATABASE_DIRECT_URL to the database itself",
+                    )
+                    self._ended.wait()
             except Exception:
                 # After any driver error, roles fall back to their own poll interval.
                 self._database.wakeup.poll_multiplier = 1.0
@@ -115,10 +127,17 @@ class WakeupListener(threading.Thread):
             # Not select(): it refuses file descriptors from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
+            quiet_since = time.monotonic()
             while not self._ended.is_set():
                 if readable.poll(500):
                     for note in raw.notifies(timeout=0):
                         self._database.wakeup.signal(t for t in note.payload.split(",") if t)
+                    quiet_since = time.monotonic()
+                elif time.monotonic() - quiet_since > QUIET_SECONDS:
+                    # Nothing comes on a connection that is lost without a sign, either. What came meanwhile is unknown.
+                    raw.execute("SELECT 1")
+                    self._database.wakeup.signal(TOPICS)
+                    quiet_since = time.monotonic()
         finally:
             # A listening connection must not go back into the pool.
             connection.invalidate()

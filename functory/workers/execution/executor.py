@@ -54,6 +54,8 @@ log = structlog.get_logger("functory.worker")
 
 # Longest pause between two tries to claim or to store a result while the database is unavailable.
 MAX_PAUSE_SECONDS = 5.0
+# Time after the grace period to release the executions that were killed.
+RELEASE_SECONDS = 2.0
 
 
 class Executor:
@@ -119,7 +121,7 @@ class Executor:
         environment hold keys, and without namespaces functions run as the same user.
         """
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
-        database = Database(settings.database, pool_size=settings.worker_slots + 4)
+        database = Database.of(settings, pool_size=settings.worker_slots + 4)
         database.listen_for_wakeups()
         return cls(
             database,
@@ -341,6 +343,10 @@ class Executor:
     def _kill_after_grace(self, grace: float) -> None:
         self._held_claims.wait_empty(grace)
         self._held_claims.kill_all("shutdown")
+        self._held_claims.wait_empty(RELEASE_SECONDS)
+        if self._owns_database:
+            # A silent database does not delay the end: what is not released is recovered when its lease expires.
+            self._database.give_up()
 
 
 def worker_name() -> str:

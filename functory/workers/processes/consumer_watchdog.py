@@ -124,7 +124,7 @@ class Watchdog(threading.Thread):
         return self._detector.is_stalled(self._settings.stall_seconds, 0) and self._confirm_stall()
 
     def _confirm_stall(self) -> bool:
-        database = Database(self._settings.database, pool_size=1)
+        database = Database.of(self._settings, pool_size=1)
         try:
             alive = len(worker_registry.alive(database, self._settings.lease_seconds))
         finally:
