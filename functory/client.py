@@ -110,7 +110,7 @@ class Functory:
     def _trigger_saves(self) -> TriggerSaves:
         from functory.trigger_saves import TriggerSaves
 
-        return TriggerSaves(self.functions, self.triggers, self.events, self.lineage)
+        return TriggerSaves(self.functions, self.triggers, self.events, self.lineage, self.settings)
 
     @cached_property
     def runner(self) -> Runner:

@@ -14,6 +14,7 @@ from functory.engine.events.store import Events
 from functory.engine.executions.lineage import Lineage
 from functory.engine.functions import dependencies
 from functory.engine.functions.registry import Functions
+from functory.engine.settings import Settings
 from functory.engine.triggers.store import Triggers
 from functory.triggers import definition, save_checks
 from functory.triggers.analysis import cycles
@@ -25,7 +26,15 @@ MAX_FUNCTIONS = 100_000
 class TriggerSaves:
     """Checks triggers against the stored functions and events, and saves them."""
 
-    def __init__(self, functions: Functions, triggers: Triggers, events: Events, lineage: Lineage) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        triggers: Triggers,
+        events: Events,
+        lineage: Lineage,
+        settings: Settings,
+    ) -> None:
+        self._settings = settings
         self._functions = functions
         self._triggers = triggers
         self._events = events
@@ -60,7 +69,7 @@ class TriggerSaves:
         compiled = definition.compile_definition({"id": "", "name": name, "version": 0, "definition": made})
         functions = self._active_functions()
         warnings = save_checks.check(compiled, self._surroundings(functions, compiled.function))
-        cycles.check(self.graph({"name": name, "definition": made}, functions), name)
+        cycles.check(self.graph({"name": name, "definition": made}, functions), name, self._settings)
         row = self._triggers.save(name, made, author=author, shadow=shadow, expected_version=expected_version)
         return row | {"warnings": warnings}
 

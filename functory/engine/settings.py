@@ -144,7 +144,7 @@ class Settings(BaseSettings):
     )
 
     max_depth: int = Field(
-        default=16, ge=1, le=64, description="Longest causal chain, in executions; it stops event loops."
+        default=16, ge=1, le=10_000, description="Longest causal chain, in executions; it stops event loops."
     )
     root_budget: int = Field(
         default=1000, ge=1, le=1_000_000, description="Executions that one root event or execution may cause."

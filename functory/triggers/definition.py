@@ -71,11 +71,11 @@ _EVENT_TYPE_FIELDS = (_FIELDS - {"on", "function", "pass", "composite"}) | {
     "conditions",
 }
 _GUARDS: dict[str, tuple[int, int]] = {
-    "max_depth": (1, 64),
-    "max_revisits": (0, 64),
+    "max_depth": (1, 10_000),
+    "max_revisits": (0, 10_000),
     "budget": (1, 1_000_000),
     "rate": (0, 1_000_000),
-    "acknowledge_cycle": (1, 64),
+    "acknowledge_cycle": (1, 10_000),
 }
 
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import execution, slot
 from functory.engine.database.transaction import Tx
+from functory.engine.events import causation
 from functory.engine.executions import cancellation, root_budget, throttled_claims
 from functory.engine.executions.start import new_row
 from functory.engine.flow_control import concurrency, overlap
@@ -184,7 +185,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
         cause="trigger",
         root_id=event["root_id"],
         depth=event["depth"] + 1,
-        chain=[*event["chain"], link],
+        chain=causation.extend_chain(event["chain"], link),
         trigger_id=trigger["id"],
         event_id=event["id"],
     )

@@ -26,6 +26,7 @@ from functory.engine.database.schema import (
 )
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
+from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions.start import new_row
@@ -197,7 +198,7 @@ class Suppressions:
                 cause="replay",
                 root_id=row["root_id"],
                 depth=row["depth"] + 1,
-                chain=[*row["chain"], link],
+                chain=causation.extend_chain(row["chain"], link),
                 event_id=row["id"],
                 idempotency_key=key,
             )

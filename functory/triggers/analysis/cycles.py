@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from functory.engine.errors import Conflict, FunctoryError
+from functory.engine.errors import Conflict, FunctoryError, Invalid
 from functory.engine.functions import dependencies
-from functory.triggers.definition import CompiledTrigger
+from functory.engine.settings import Settings
+from functory.triggers.definition import CompiledTrigger, Guards
 from functory.triggers.patterns import Pattern, compile_pattern
 
 # Events of the engine about every execution.
@@ -213,16 +214,76 @@ class Graph:
         return list(found.values())
 
 
-def check(graph: Graph, name: str) -> None:
-    """Raise :class:`Conflict`, with the path, for a trigger that closes a cycle without an acknowledgement."""
+def check(graph: Graph, name: str, settings: Settings) -> None:
+    """Check a trigger that is being saved against the settings, and against the triggers that it is in a cycle with.
+
+    Raises :class:`Invalid` for a limit that a setting would cap without a word; :class:`Conflict`, with the path, for a
+    cycle that a trigger of it does not accept.
+    """
+    guards = graph.triggers[name].guards
+    _check_limits(name, guards, settings)
     ring = graph.cycle(name)
-    if ring is None or graph.triggers[name].guards.acknowledge_cycle is not None:
+    rounds = guards.acknowledge_cycle
+    if ring is None:
+        if rounds is not None:
+            _check_rounds(name, guards, rounds, 1, settings)
         return
-    raise Conflict(
-        f"the trigger {name} closes a cycle",
-        format_cycle(ring),
-        'make the pattern narrower, or accept it with a bound: guards={"acknowledge_cycle": 1}',
-    )
+    if rounds is None:
+        others = [
+            step.trigger
+            for step in ring
+            if step.trigger != name and graph.triggers[step.trigger].guards.acknowledge_cycle is None
+        ]
+        also = f"; for more than one round also in {', '.join(sorted(others))}" if others else ""
+        raise Conflict(
+            f"the trigger {name} closes a cycle",
+            format_cycle(ring),
+            f'make the pattern narrower, or accept it with a bound: guards={{"acknowledge_cycle": 1}}{also}',
+        )
+    _check_rounds(name, guards, rounds, len(ring), settings)
+    # Any other trigger of the cycle that accepts none stops it at its own bound.
+    others = {step.trigger: graph.triggers[step.trigger].guards for step in ring if step.trigger != name}
+    lower = {
+        other: own.max_revisits
+        for other, own in sorted(others.items())
+        if own.acknowledge_cycle is None and 0 < own.max_revisits < rounds
+    }
+    if lower:
+        stops = ", ".join(f"{other} stops it after {bound}" for other, bound in lower.items())
+        raise Conflict(
+            f"the trigger {name} accepts {rounds} rounds of a cycle, but {stops}",
+            format_cycle(ring),
+            f'first give {", ".join(lower)} the same guards={{"acknowledge_cycle": {rounds}}}',
+        )
+
+
+def _check_limits(name: str, guards: Guards, settings: Settings) -> None:
+    """Raise :class:`Invalid` for a limit above the setting that bounds it."""
+    for guard, given, setting, most in (
+        ("max_depth", guards.max_depth, "FUNCTORY_MAX_DEPTH", settings.max_depth),
+        ("budget", guards.budget, "FUNCTORY_ROOT_BUDGET", settings.root_budget),
+    ):
+        if given is not None and given > most:
+            raise Invalid(
+                f"the guard {guard} {given} of the trigger {name} would have no effect",
+                f"{setting} is {most}, and a trigger's own limit may only be lower",
+                f"give at most {most}, or let the operator raise {setting}",
+            )
+
+
+def _check_rounds(name: str, guards: Guards, rounds: int, length: int, settings: Settings) -> None:
+    """Raise :class:`Invalid` when the depth guard stops the accepted rounds of a cycle of this many triggers.
+
+    A trigger with a ``max_depth`` of its own says that it is to stop there.
+    """
+    if guards.max_depth is None and rounds * length > settings.max_depth:
+        each = f" of {length} executions each" if length > 1 else ""
+        raise Invalid(
+            f"the guard acknowledge_cycle {rounds} of the trigger {name} cannot be reached",
+            f"{rounds} rounds{each} are deeper than FUNCTORY_MAX_DEPTH, {settings.max_depth}",
+            f"give at most {settings.max_depth // length}, or a max_depth of its own, or let the operator raise "
+            f"FUNCTORY_MAX_DEPTH to {rounds * length}",
+        )
 
 
 def format_cycle(ring: Sequence[Edge]) -> str:

@@ -57,6 +57,11 @@ class Composite:
             return ()
         return self.parts[1:] if isinstance(self.rule, rules.Absence) else self.parts
 
+    def can_fire(self, numbers: Sequence[int]) -> bool:
+        """True when an event that matches the parts of these numbers may start an execution: not only end a wait."""
+        awaited = len(self.parts) - len(self.firing_parts)
+        return any(number >= awaited for number in numbers)
+
     @property
     def types(self) -> frozenset[str] | None:
         """The only event types that its parts can match; None when one can match any."""

@@ -93,7 +93,10 @@ class TriggerEvaluator:
                 failed = result
         if not matched:
             return None if failed is None else _unmatched(compiled, failed)
-        suppressed = self._suppression(compiled, self._guards(compiled), row)
+        # An event whose absence is awaited starts nothing. It ends a wait, also when the trigger's own execution wrote
+        # it.
+        guards = self._guards(compiled) if composite.can_fire(matched) else None
+        suppressed = self._suppression(compiled, guards, row)
         if suppressed is not None:
             return suppressed
         try:
@@ -125,10 +128,11 @@ class TriggerEvaluator:
         by_agent = compiled.row["origin"] == "agent"
         return effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
 
-    def _suppression(self, compiled: CompiledTrigger, guards: Guards, row: Row) -> Suppress | None:
+    def _suppression(self, compiled: CompiledTrigger, guards: Guards | None, row: Row) -> Suppress | None:
+        """The suppression of a match before anything is counted. ``guards`` None: it cannot start an execution."""
         if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
-        tripped = check_guards(compiled.id, compiled.name, guards, row, self._settings.max_depth)
+        tripped = guards and check_guards(compiled.id, compiled.name, guards, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)
         return None

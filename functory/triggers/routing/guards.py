@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from functory.engine.events import causation
 from functory.engine.settings import Settings
 from functory.triggers.definition import Guards
 
@@ -61,7 +62,11 @@ def check_guards(
     path = " → ".join([*(link["name"] for link in chain), name])
     if chain and chain[-1]["trigger"] == trigger_id and not guards.allow_self:
         return GuardResult("own_event", 0, 1, f"its own execution caused this event: {path}")
-    visits = sum(1 for link in chain if link["trigger"] == trigger_id and link["subject"] == event["subject"])
+    visits = sum(
+        causation.visits(link)
+        for link in chain
+        if link["trigger"] == trigger_id and link["subject"] == event["subject"]
+    )
     if guards.max_revisits and visits >= guards.max_revisits:
         return GuardResult("cycle", guards.max_revisits, visits + 1, path)
     limit = min(max_depth, guards.max_depth or max_depth)

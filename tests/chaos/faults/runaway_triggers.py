@@ -173,7 +173,7 @@ def itself(chaos: Chaos) -> None:
         "deeper",
         on={"type": ["deeper"]},
         function="deeper",
-        guards={"allow_self": True, "acknowledge_cycle": 64},
+        guards={"allow_self": True, "acknowledge_cycle": 64, "max_depth": 16},
     )
     chaos.client.register_trigger("again", on={"type": ["again"]}, function="again")
 
@@ -185,7 +185,7 @@ def bomb(chaos: Chaos) -> None:
         "burst",
         on={"type": ["burst"]},
         function="burst",
-        guards={"allow_self": True, "acknowledge_cycle": 64, "budget": BUDGET},
+        guards={"allow_self": True, "acknowledge_cycle": 64, "max_depth": 16, "budget": BUDGET},
     )
 
 

@@ -64,7 +64,7 @@ def test_the_broker_decides_whether_it_is_embedded(broker, embedded):
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("MAX_DEPTH", "65", r"max_depth: Input should be less than or equal to 64 \(Longest causal chain, .*\)"),
+    ("MAX_DEPTH", "10001", r"max_depth: Input should be less than or equal to 10000 \(Longest causal chain, .*\)"),
     ("MAX_DEPTH", "many", "max_depth: Input should be a valid integer"),
     ("DATABASE_URL", "mysql://h/x", "database_url: unknown database 'mysql'; use one of sqlite://, postgresql://"),
     ("DATABASE_URL", "shop.db", "without a scheme"),
@@ -80,7 +80,7 @@ def test_a_wrong_setting_says_which_and_what_it_takes(monkeypatch, name, value, 
 
 
 def test_every_wrong_setting_is_reported_at_once(monkeypatch):
-    monkeypatch.setenv("FUNCTORY_MAX_DEPTH", "65")
+    monkeypatch.setenv("FUNCTORY_MAX_DEPTH", "10001")
     monkeypatch.setenv("FUNCTORY_PORT", "-1")
     with pytest.raises(Invalid, match=r"(?s)max_depth.*\nport|port.*\nmax_depth"):
         load_settings()

@@ -250,7 +250,7 @@ def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_histo
     assert ring is not None
     assert cycles.format_cycle(ring) == "a → emits → b → b → calls → a → a"
     with pytest.raises(Conflict, match="a → emits → b"):
-        cycles.check(graph(world), "a")
+        cycles.check(graph(world), "a", world.settings)
 
 
 def test_what_was_observed_counts_as_an_edge(world: World) -> None:
@@ -270,7 +270,9 @@ def test_what_was_observed_counts_as_an_edge(world: World) -> None:
 def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functory) -> None:
     engine.functions.save("def ping(event):\n    from functory import emit\n    emit('pong')\n")
     engine.functions.save("def pong(event):\n    from functory import emit\n    emit('ping')\n")
-    engine.register_trigger("on-ping", on={"type": ["ping"]}, function="ping")
+    engine.register_trigger(
+        "on-ping", on={"type": ["ping"]}, function="ping", guards={"acknowledge_cycle": 2}
+    )
     with pytest.raises(Conflict, match="on-pong → pong → ping → on-ping → ping → pong → on-pong"):
         engine.register_trigger("on-pong", on={"type": ["pong"]}, function="pong")
     engine.register_trigger(

@@ -47,7 +47,7 @@ def test_the_same_definition_makes_no_version(shop):
     ({"on": {"type": [{"colour": 1}]}, "function": "work"}, "colour"),
     ({"on": ORDER, "function": "no name"}, "does not name a function"),
     ({"on": ORDER, "function": "work", "when": "data.("}, "(?s)condition"),
-    ({"on": ORDER, "function": "work", "guards": {"max_depth": 100}}, "wrong guard max_depth 100"),
+    ({"on": ORDER, "function": "work", "guards": {"max_depth": 10_001}}, "wrong guard max_depth 10001"),
     ({"on": ORDER, "function": "work", "guards": {"speed": 1}}, "unknown fields"),
     ({"on": ORDER, "function": "work", "guards": [1]}, "wrong guards"),
     ({"on": ORDER}, "has no 'function'"),

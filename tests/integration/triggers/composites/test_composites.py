@@ -320,6 +320,22 @@ def test_a_silence_fires_once_and_again_after_the_next_event(world: World, compo
     assert row["data"]["last_event_id"] is not None
 
 
+def test_a_switch_whose_own_function_writes_the_awaited_event_stays_armed(
+    world: World, composite: Any
+) -> None:
+    composite(absence={"of": A}, allowance=0)
+
+    def restart(claim: Any) -> None:
+        world.events.emit("a", {"n": "again", "key": "k"}, subject="t", cause=claim.cause)
+
+    for silences in (1, 2, 3):
+        go(world, 11 * silences)
+        assert fired(world) == ["trigger.silent"] * silences
+        assert world.work(restart) == 1
+    go(world, 34)
+    assert {row["reason"] for row in world.rows(schema.firing)} <= {None, "awaited"}
+
+
 def test_a_silence_begins_anew_when_the_trigger_is_resumed(world: World, composite: Any) -> None:
     composite(absence={"of": A}, allowance=0)
     go(world, 5)

@@ -122,7 +122,7 @@ def test_a_loop_ends_at_its_first_return(
 
 def test_a_loop_that_may_visit_itself_ends_at_the_depth(site: tuple[Functory, str]) -> None:
     engine, url = site
-    begin(engine, f"{url}/webhooks/loop", allow_self=True, acknowledge_cycle=64)
+    begin(engine, f"{url}/webhooks/loop", allow_self=True, acknowledge_cycle=64, max_depth=16)
     assert stopped_by(engine) == {"depth": 1}
     assert turns(engine) == engine.settings.max_depth
 

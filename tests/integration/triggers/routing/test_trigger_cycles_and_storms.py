@@ -59,7 +59,7 @@ def test_a_loop_without_a_revisit_limit_ends_at_the_depth(engine: Functory) -> N
         "deeper",
         on={"type": ["deeper"]},
         function="deeper",
-        guards={"allow_self": True, "acknowledge_cycle": 64},
+        guards={"allow_self": True, "acknowledge_cycle": 64, "max_depth": 16},
     )
     engine.emit("deeper", {"n": 0})
     idle(engine)
@@ -76,7 +76,7 @@ def test_a_fan_out_bomb_ends_at_the_budget_of_its_root(engine: Functory) -> None
         "burst",
         on={"type": ["burst"]},
         function="burst",
-        guards={"allow_self": True, "acknowledge_cycle": 64, "budget": 30},
+        guards={"allow_self": True, "acknowledge_cycle": 64, "max_depth": 16, "budget": 30},
     )
     root = engine.emit("burst", {})
     idle(engine)
