@@ -21,7 +21,7 @@ def backtested(
     stored = definition.compile_definition(row)
     tried = stored if draft is None else definition.compile_definition(row | {"definition": draft})
     other = None if draft is None else stored
-    begin = since or row["created_at"] - timedelta(seconds=1)
+    begin = since or row["created_at"] - timedelta(minutes=1)
     with world.database.read() as tx:
         targets = versions.load_many(
             tx, [dependencies.parse_reference(one.function) for one in (tried, stored)]

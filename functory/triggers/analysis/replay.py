@@ -209,5 +209,5 @@ class Replay:
             earlier = EarlierMatch(self._buffers.event(one["id"]), one["since"], one)
             if one["id"] < row["id"] and rule_matches(self._compiled, cancel.rule, row, earlier, self._now):
                 self._buffers.drop(one, self._now)
-                self._suppress([(row, Suppress(cancel.trigger, "cancelled"))])
+                self._suppress([(one, Suppress(cancel.trigger, "cancelled"))])
         self._release()

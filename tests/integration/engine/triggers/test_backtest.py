@@ -10,6 +10,7 @@ from functory.engine.database import schema
 from functory.engine.errors import NotFound
 from functory.engine.events.causation import Cause
 from functory.triggers import definition
+from tests.support.aging_world import ids_of
 from tests.support.backtests import backtested, decided, really_decided
 from tests.support.flow import TICK, emit, settle, turn
 from tests.support.world import World
@@ -178,9 +179,12 @@ def test_events_that_no_trigger_meets_are_left_out(world: World) -> None:
 
 def test_events_decide_in_the_order_in_which_they_were_routed(world: World) -> None:
     """An event whose routing failed at first is decided late, as it was."""
+    world.database.new_id = ids_of(world.database)
     world.function()
     world.trigger("t", "work", TICK, flow={"rate_limit": {"limit": 1, "period": "1h"}})
-    first, second = emit(world, 1, 2)
+    (first,) = emit(world, 1)
+    world.advance(1)
+    (second,) = emit(world, 2)
     with world.database.write() as tx:
         tx.execute(
             schema.event.update()
@@ -194,6 +198,7 @@ def test_events_decide_in_the_order_in_which_they_were_routed(world: World) -> N
     assert fired["event_id"] == second
     result = backtested(world, "t")
     assert decided(result) == really_decided(world, "t")
+    assert result.draft.decisions.fired_ids == {second}
 
 
 def test_the_engine_of_a_user_backtests_drafts_with_flow_control(engine: Functory) -> None:

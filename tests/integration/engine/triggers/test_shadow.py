@@ -8,6 +8,7 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.events.causation import Cause
 from functory.triggers import definition
+from tests.support.aging_world import broken
 from tests.support.flow import TICK, emit, settle, turn
 from tests.support.world import World
 
@@ -53,6 +54,7 @@ def test_a_shadow_decides_as_the_enabled_trigger_beside_it(world: World, name: s
     assert decisions(world, "shadow")["fired"] < 24 or name == "batch"
     real = world.triggers.get("real")["id"]
     assert {row["trigger_id"] for row in world.rows(schema.execution)} == {real}
+    assert broken(world) == {}
 
 
 def test_a_shadow_records_inputs_functions_and_guards_that_stop_it(world: World) -> None:
