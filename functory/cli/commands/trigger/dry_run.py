@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from functory.cli.input import values
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
+from functory.engine.executions.start import check_enabled
 from functory.engine.functions import dependencies
 from functory.engine.serialization import json_schema
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
 from functory.triggers.analysis.event_explanation import explain_match
-from functory.triggers.definition import SingleEventInput, compile_definition
+from functory.triggers.definition import CompiledTrigger, SingleEventInput, compile_definition
+from functory.triggers.flow_control.debounce_batch import key_of_event
+from functory.triggers.routing.decision import matching_parts
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -39,7 +42,11 @@ def read_event(engine: Functory, reference: str) -> dict[str, Any]:
 
 
 def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the trigger would decide about an event. Guards are not tested: they need a real trigger chain."""
+    """Return what the trigger would decide about an event by itself.
+
+    Guards need a real trigger chain, and flow control the events around it: ``undecided`` names the controls that
+    decide after this.
+    """
     compiled = compile_definition(row)
     now = engine.database.clock.now()
     matches, clauses = explain_match(compiled, envelope, now)
@@ -52,6 +59,10 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
         "function": compiled.function,
         "input": None,
         "problem": None,
+        "undecided": [
+            *(["composite"] if compiled.composite is not None else []),
+            *sorted(row["definition"].get("flow") or {}),
+        ],
     }
     criteria = compiled.criteria.explain(envelope, now) if compiled.criteria is not None else []
     answer["clauses"] += [asdict(clause) for clause in criteria]
@@ -67,7 +78,9 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
     if answer["fires"]:
         try:
             target = engine.functions.get(*dependencies.parse_reference(compiled.function))
+            check_enabled(target)
             answer["input"] = SingleEventInput(compiled, envelope).render(target["parameters"])
+            _check_keys(compiled, envelope)
         except FunctoryError as error:
             return answer | {"fires": False, "problem": _error_text(error)}
         try:
@@ -77,11 +90,22 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
         except FunctoryError as error:
             answer["problem"] = f"the execution would fail: {_error_text(error)}"
     if answer["fires"] and row["state"] != "enabled":
+        verb = "promote" if row["state"] == "shadow" else "resume"
         answer |= {
             "fires": False,
-            "problem": f"the trigger is {row['state']}; functory trigger resume {row['name']}",
+            "problem": f"the trigger is {row['state']}; functory trigger {verb} {row['name']}",
         }
     return answer
+
+
+def _check_keys(compiled: CompiledTrigger, envelope: Mapping[str, Any]) -> None:
+    """Evaluate all keys of flow control. Raises :class:`Invalid` when one has no value for the event."""
+    compiled.flow.evaluate(envelope)
+    control = compiled.flow.debounce or compiled.flow.batch
+    if control is not None:
+        key_of_event(control.key, envelope)
+    if compiled.composite is not None:
+        compiled.composite.key_and_parts(envelope, matching_parts(compiled, envelope) or [0])
 
 
 def _error_text(error: FunctoryError) -> str:
@@ -101,6 +125,12 @@ def draw(out: CommandOutput, row: Mapping[str, Any], answer: Mapping[str, Any]) 
         found = condition["problem"] or ("true" if condition["holds"] else "false")
         out.clause(
             {"matched": condition["holds"], "path": "when", "expected": condition["text"], "found": found}
+        )
+    if answer["fires"] and answer["undecided"]:
+        controls = ", ".join(answer["undecided"])
+        out.styled(
+            ("  not tested ", "bold"),
+            (f"{controls}: these look at other events too; functory trigger backtest {row['name']}", ""),
         )
     if answer["problem"]:
         out.styled(("  ✗ ", "red"), (answer["problem"], ""))
