@@ -297,7 +297,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=amount(25, 300), **OPTIONS)
+@settings(max_examples=amount(15, 300), **OPTIONS)
 @given(fields=triggers(), story=streams("", "root", "trigger", "trigger and root"))
 def test_a_backtest_is_the_real_run(memory: World, fields: dict[str, Any], story: list[Step]) -> None:
     check_backtest(memory, fields, story)
@@ -316,7 +316,7 @@ def test_a_backtest_is_the_real_run_on_postgresql(
 OWN_GUARDS = st.fixed_dictionaries({"rate": st.sampled_from([0, 0, 1, 3])})
 
 
-@settings(max_examples=amount(15, 150), **OPTIONS)
+@settings(max_examples=amount(10, 150), **OPTIONS)
 @given(fields=triggers(OWN_GUARDS), story=streams())
 def test_a_shadow_is_the_real_trigger_beside_it(
     memory: World, fields: dict[str, Any], story: list[Step]
@@ -331,7 +331,7 @@ def test_a_shadow_is_the_real_trigger_beside_it(
     assert {row["trigger_id"] for row in memory.rows(schema.execution)} <= {real}
 
 
-@settings(max_examples=amount(15, 150), **OPTIONS)
+@settings(max_examples=amount(10, 150), **OPTIONS)
 @given(
     story=streams(),
     policy=st.sampled_from(["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other"]),
@@ -365,21 +365,52 @@ def test_what_a_backtest_knows_is_true_however_long_executions_run(
     assert known.matched == len(real)
 
 
-def test_the_stories_reach_every_decision(memory: World) -> None:
-    """The random stories are dense enough: what a match can end with occurs."""
-    seen: Counter[str] = Counter()
+PLAIN: dict[str, Any] = {"on": {"type": ["a"]}, "function": "work", "guards": {"rate": 0}}
 
-    @settings(max_examples=150, database=None, derandomize=True, **(OPTIONS | {"phases": (Phase.generate,)}))
-    @given(fields=triggers(), story=streams("", "root", "trigger", "trigger and root"))
-    def play(fields: dict[str, Any], story: list[Step]) -> None:
-        seen.update(check_backtest(memory, fields, story).keys())
+# A trigger for each decision that a match can end with.
+ENDS: dict[str, dict[str, Any]] = {
+    "fired": PLAIN,
+    "own_event": PLAIN,
+    "cycle": PLAIN | {"guards": {"rate": 0, "allow_self": True}},
+    "depth": PLAIN | {"guards": {"rate": 0, "max_depth": 1, "allow_self": True, "max_revisits": 0}},
+    "budget": PLAIN | {"on": {"type": ["a", "b", "c"]}, "guards": {"rate": 0, "budget": 1}},
+    "rate": PLAIN | {"guards": {"rate": 1}},
+    "breaker_open": PLAIN | {"guards": {"rate": 1}},
+    "condition_error": PLAIN | {"when": "data.x > 0"},
+    "function_unavailable": PLAIN | {"function": "off"},
+    "input_error": PLAIN | {"input": {"given": "{{ event.data.x }}"}},
+    "idempotent": PLAIN | {"flow": {"idempotency": {"key": "data.k", "window": "3s"}}},
+    "rate_limited": PLAIN | {"flow": {"rate_limit": {"limit": 1, "period": "3s", "key": "data.k"}}},
+    "debounced": PLAIN | {"flow": {"debounce": {"period": "2s"}}},
+    "cancelled": PLAIN | {"flow": {"debounce": {"period": "5s"}, "cancel_on": [STOP]}},
+    "late": {"composite": {"all": PARTS[:2], "within": "10s", "allowance": "0s"}, "function": "work"},
+    "unmatched": {
+        "composite": {"sequence": PARTS[:2], "within": "1s", "allowance": "0s"},
+        "function": "work",
+    },
+    "awaited": {"composite": {"absence": {"of": PARTS[0]}, "within": "3s"}, "function": "work"},
+}
 
-    play()
-    wanted = {
-        "fired", "own_event", "cycle", "depth", "budget", "rate", "condition_error", "function_unavailable",
-        "input_error", "idempotent", "rate_limited", "debounced", "late", "unmatched", "awaited", "cancelled",
-    }  # fmt: skip
-    assert wanted <= set(seen)
+# Events of all kinds, some routed together, one late, some of the trigger's own and of the root before.
+DENSE = [
+    Step(
+        gap=[0.5, 0.0, 1.0][number % 3],
+        type="aabac"[number % 5],
+        key="xxy"[number % 3],
+        number=number % 6,
+        fits=number % 2 == 0,
+        age=4.0 if number == 13 else 0.0,
+        routed=number % 4 != 2,
+        cause={3: "trigger", 5: "root", 6: "root", 11: "trigger", 15: "root", 20: "root"}.get(number, ""),
+        subject="s",
+    )
+    for number in range(24)
+]
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_each_decision_occurs_and_is_the_same(memory: World, reason: str) -> None:
+    assert check_backtest(memory, ENDS[reason], DENSE)[reason]
 
 
 def test_a_story_with_every_delay(memory: World) -> None:

@@ -215,6 +215,8 @@ class _RoutingOrder:
     def __init__(self, until: datetime) -> None:
         self._until = until
         self._heap: list[tuple[datetime, str, Row, _Matches]] = []
+        # The last batch: until its time its events were pending.
+        self._batch: list[tuple[datetime, str, Row, _Matches]] = []
 
     def batches(self, matched: Iterable[tuple[Row, _Matches]]) -> Iterator[tuple[datetime, list[_Matches]]]:
         """Yield the events that were routed together, with the time, earliest first."""
@@ -231,14 +233,14 @@ class _RoutingOrder:
         """The own time of the first event that was written until ``now`` and not routed by then."""
         waiting = [
             (id_, row["time"])
-            for routed, id_, row, _ in self._heap
+            for routed, id_, row, _ in (*self._batch, *self._heap)
             if routed > now and time_of_id(id_) <= now
         ]
         return min(waiting)[1] if waiting else None
 
     def _pop(self) -> tuple[datetime, list[_Matches]]:
         now = self._heap[0][0]
-        batch: list[_Matches] = []
+        self._batch = []
         while self._heap and self._heap[0][0] == now:
-            batch.append(heapq.heappop(self._heap)[3])
-        return now, batch
+            self._batch.append(heapq.heappop(self._heap))
+        return now, [one[3] for one in self._batch]
