@@ -24,6 +24,7 @@ _FAILURE_TYPES = (
     "execution.dead",
     "execution.expired",
     "worker.lost",
+    "trigger.failed",
 )
 _HIDDEN_TYPES = ("execution.started",)
 
@@ -99,6 +100,9 @@ def _event_summary(row: Mapping[str, Any]) -> str:
             f"{data.get('trigger')}  stopped by {data.get('reason')} (limit {data.get('limit')})  "
             + " → ".join(data.get("chain") or ())
         )
+    if row["type"] == "trigger.failed":
+        many = f"  ({data['count']} failed matches)" if data.get("count", 1) > 1 else ""
+        return f"{data.get('trigger')}  {data.get('reason')}: {data.get('error')}{many}"
     if family == "function" and data.get("version") is not None:
         return f"{row['subject']} v{data['version']}"
     return (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from functory.cli import session
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
+
+# Failed matches of an older time are in `functory trigger show`.
+FAILED_WITHIN = timedelta(days=1)
 
 
 def status(json: AsJson = False) -> int:
@@ -16,6 +20,7 @@ def status(json: AsJson = False) -> int:
     from functory.engine.errors import Unavailable
     from functory.engine.events import exchange
     from functory.engine.executions import worker_registry
+    from functory.engine.triggers import failures
 
     out = CommandOutput(json=json)
     with session.engine() as engine:
@@ -34,6 +39,7 @@ def status(json: AsJson = False) -> int:
             "functions": len(engine.functions.list()),
             "triggers": len(engine.triggers.list()),
             "sources": source_health.summary(engine.sources.list()),
+            "failed_matches": failures.recent(engine.database, FAILED_WITHIN),
         }
         if not settings.embedded:
             try:
@@ -74,12 +80,25 @@ def _draw(out: CommandOutput, found: dict[str, Any], embedded: bool) -> None:
         sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
         line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
         out.styled((line, "dim" if confined else "red"))
+    _draw_failed_matches(out, found["failed_matches"])
     for title, counts in (("open work", found["open"]), ("so far", found["totals"])):
         out.title(title)
         out.record(counts)
     if not workers and any(count for name, count in found["open"].items() if name != "unpublished events"):
         start = "functory dev" if embedded else "functory worker"
         console.note(f"no worker is alive: open work waits (try: {start})")
+
+
+def _draw_failed_matches(out: CommandOutput, rows: list[dict[str, Any]]) -> None:
+    """One line for each trigger of whose matches no execution could be made."""
+    if not rows:
+        return
+    out.title("failed matches")
+    for row in rows:
+        error = " ".join(row["error"].split())[:160]
+        said = f"{row['count']}, last at {console.format_time(row['at'])}  {row['reason']}: {error}"
+        out.styled((f"  {row['trigger']}  {said}", "red"))
+    console.note(f"to read the whole of it: functory trigger show {rows[0]['trigger']}")
 
 
 def _source_counts(sources: dict[str, Any]) -> str | None:

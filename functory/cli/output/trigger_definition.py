@@ -9,8 +9,8 @@ from functory.terminal import console
 from functory.terminal.console import CommandOutput, short_json
 
 
-def draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
-    """Print a trigger as ``functory trigger show`` does."""
+def draw(out: CommandOutput, row: Mapping[str, Any], failure: Mapping[str, Any] | None = None) -> None:
+    """Print a trigger as ``functory trigger show`` does. ``failure``: its last failed match."""
     definition = row["definition"]
     out.styled(
         (f"{row['name']} v{row['version']}", "bold"),
@@ -33,7 +33,18 @@ def draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
             **_flow_control_lines(definition),
             "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),
+            "failed": None if failure is None else _failure(failure),
         }
+    )
+
+
+def _failure(failure: Mapping[str, Any]) -> str:
+    """Return the last failed match and the number of all."""
+    at = console.format_time(failure["at"])
+    return (
+        f"{failure['count']} matches, last with v{failure['version']} at {at}\n"
+        f"{failure['reason']}: {failure['error']}\n"
+        f"functory event why {failure['event_id']}"
     )
 
 

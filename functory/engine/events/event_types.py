@@ -55,6 +55,7 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "trigger.suppressed": frozenset(
         {"trigger", "version", "event_id", "reason", "limit", "value", "chain", "detail"}
     ),
+    "trigger.failed": frozenset({"trigger", "version", "event_id", "event_type", "reason", "error", "count"}),
     "trigger.silent": frozenset({"key", "since", "last_event_id"}),
     "schedule.due": frozenset(
         {"schedule", "fire_time", "local_time", "late_seconds", "backfill", "manual", "overlap", "data"}

@@ -104,6 +104,12 @@ causation_depth = _histogram(
 
 # Triggers.
 trigger_fires = _counter("functory_trigger_fires_total", "Decisions about matches.", "trigger", "result")
+trigger_failures = _counter(
+    "functory_trigger_failures_total",
+    "Matches of which no execution could be made, by reason.",
+    "trigger",
+    "reason",
+)
 flow_dropped = _counter(
     "functory_flow_dropped_total",
     "Matches that flow control dropped without an execution, by reason.",

@@ -28,6 +28,7 @@ from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits, RateLimitStates, guard_limit
 from functory.engine.functions import dependencies, versions
+from functory.engine.serialization import json_schema
 
 
 class InputTemplate(Protocol):
@@ -109,7 +110,8 @@ def prepare(
     fires: Sequence[tuple[Mapping[str, Any], Fire]],
     targets: Mapping[tuple[str, int | None], Mapping[str, Any]],
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Find the target function among the versions ``targets``, by reference, and render the input of each match."""
+    """Find the target function among the versions ``targets``, by reference, and make the input of each match: it must
+    fit the version's schema."""
     ready: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     for event, fire in fires:
@@ -125,6 +127,9 @@ def prepare(
             continue
         try:
             input_ = fire.template.render(target["parameters"])
+            json_schema.check(
+                target["input_schema"], input_, f"input of {target['name']} v{target['number']}"
+            )
         except FunctoryError as error:
             refused.append((event, Suppress(fire.trigger, "input_error", detail=str(error))))
             continue

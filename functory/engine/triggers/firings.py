@@ -1,8 +1,8 @@
 """Firings: one row for each (trigger, event) match that fired or was suppressed, written with its execution.
 
 The caller has decided and holds the transaction (``functory.triggers.routing``). In that transaction matches become
-executions, firings and ``trigger.suppressed`` events: a match leaves one firing, and one execution if it fired, or
-nothing at all.
+executions, firings, and events ``trigger.suppressed`` and ``trigger.failed``: a match leaves one firing, and one
+execution if it fired, or nothing at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
-from functory.engine.triggers import launch, suppressions
+from functory.engine.triggers import failures, launch, suppressions
 from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch, admit
 
 
@@ -54,7 +54,7 @@ def write(
     stopped = [*suppressed, *for_each_event(fires, [*refused, *late])]
     new_events, recorded = suppressions.record(tx, stopped)
     tx.insert(firing, rows + [_firing(tx, event, stop.trigger) | more for event, stop, more in recorded])
-    event_store.append(tx, new_events)
+    event_store.append(tx, [*new_events, *failures.record(tx, stopped)])
     return FiringCounts(
         [one.admitted.fire.trigger["name"] for one in launched],
         [(stop.trigger["name"], stop.reason) for _, stop in stopped],

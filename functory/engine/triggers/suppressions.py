@@ -31,6 +31,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions.start import new_row
 from functory.engine.functions import versions
+from functory.engine.serialization import json_schema
 from functory.engine.triggers.admission import InputTemplate, Suppress, SuppressedMatch
 
 # Reasons of guards: sent as an event, shown on the execution whose next step was suppressed.
@@ -179,6 +180,9 @@ class Suppressions:
             row, stopped = _suppressed(tx, trigger_name, event_id, lock=True)
             target = versions.load_reference(tx, stopped["definition"]["function"])
             input_ = template.render(target["parameters"])
+            json_schema.check(
+                target["input_schema"], input_, f"input of {target['name']} v{target['number']}"
+            )
             link = {
                 "trigger": stopped["trigger_id"],
                 "name": trigger_name,

@@ -26,10 +26,12 @@ def upgrade() -> None:
     _index_replays()
     _add_throttles()
     _let_publishers_claim()
+    _create_trigger_failures()
 
 
 def downgrade() -> None:
     """Rows of the older schema stay as they are."""
+    op.drop_table("trigger_failure")
     _drop_throttles()
     op.drop_column("outbox", "claimed_until")
     op.drop_index("ix_execution_replay_of", table_name="execution")
@@ -207,3 +209,18 @@ def _drop_throttles() -> None:
 def _let_publishers_claim() -> None:
     """A publisher claims events and holds no lock while it waits for the broker."""
     op.add_column("outbox", sa.Column("claimed_until", Instant(), nullable=True))
+
+
+def _create_trigger_failures() -> None:
+    """Failures of the time before are in the firings."""
+    op.create_table(
+        "trigger_failure",
+        sa.Column("trigger_id", Id, nullable=False),
+        *(sa.Column(name, sa.Integer(), nullable=False) for name in ("count", "unreported", "version")),
+        sa.Column("event_id", Id, nullable=False),
+        sa.Column("reason", sa.String(length=32), nullable=False),
+        sa.Column("error", Words(), nullable=False),
+        sa.Column("at", Instant(), nullable=False),
+        sa.Column("reported_at", Instant(), nullable=True),
+        sa.PrimaryKeyConstraint("trigger_id", name=op.f("pk_trigger_failure")),
+    )

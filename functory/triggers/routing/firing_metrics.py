@@ -1,9 +1,9 @@
-"""Counts firings, suppressions and guard blocks in the metrics, after their transaction is committed."""
+"""Counts firings, suppressions, failures and guard blocks in the metrics, after their transaction is committed."""
 
 from __future__ import annotations
 
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import suppressions
+from functory.engine.triggers import failures, suppressions
 from functory.engine.triggers.firings import FiringCounts
 
 # The label `result` of the firings metric, for each reason of flow control.
@@ -29,5 +29,7 @@ def count_firings(counts: FiringCounts) -> None:
         metrics.trigger_fires.labels(label, RESULT_BY_REASON.get(reason, "blocked")).inc()
         if reason in RESULT_BY_REASON:
             metrics.flow_dropped.labels(reason, label).inc()
+        if reason in failures.REASONS:
+            metrics.trigger_failures.labels(label, reason).inc()
         if reason in suppressions.GUARD_REASONS:
             metrics.guard_blocks.labels(reason).inc()

@@ -206,16 +206,18 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 def show(name: Name, json: AsJson = False) -> None:
     """Show pattern, condition, input, guards and state of a trigger."""
     from functory.cli.output import trigger_definition
+    from functory.engine.triggers import failures
 
     with session.engine() as engine:
         row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
             name
         )
+        failure = failures.last(engine.database, row["id"])
     out = CommandOutput(json=json)
     if json:
-        out.value(json_fields.trigger(row))
+        out.value(json_fields.trigger(row) | {"failure": failure})
     else:
-        trigger_definition.draw(out, row)
+        trigger_definition.draw(out, row, failure)
 
 
 @app.command(epilog="Example: functory trigger versions reorder")

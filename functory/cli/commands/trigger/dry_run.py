@@ -88,7 +88,7 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
                 target["input_schema"], answer["input"], f"input of {target['name']} v{target['number']}"
             )
         except FunctoryError as error:
-            answer["problem"] = f"the execution would fail: {_error_text(error)}"
+            return answer | {"fires": False, "problem": _error_text(error)}
     if answer["fires"] and row["state"] != "enabled":
         verb = "promote" if row["state"] == "shadow" else "resume"
         answer |= {

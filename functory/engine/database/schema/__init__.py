@@ -46,6 +46,7 @@ from functory.engine.database.schema.triggers import (
     decided_by_version,
     suppression,
     trigger,
+    trigger_failure,
     trigger_version,
 )
 
@@ -65,6 +66,7 @@ __all__ = [
     "state",
     "secret",
     "trigger",
+    "trigger_failure",
     "trigger_version",
     "decided_by_version",
     "budget",

@@ -71,3 +71,18 @@ suppression = Table(
     Column("first_at", Instant, nullable=False),
     Column("last_at", Instant, nullable=False),
 )
+
+# The last failed match of each trigger, and how many there were; ``unreported`` of them since its last event.
+trigger_failure = Table(
+    "trigger_failure",
+    metadata,
+    Column("trigger_id", Id, primary_key=True),
+    Column("count", sa.Integer, nullable=False),
+    Column("unreported", sa.Integer, nullable=False),
+    Column("version", sa.Integer, nullable=False),
+    Column("event_id", Id, nullable=False),
+    Column("reason", sa.String(32), nullable=False),
+    Column("error", Words, nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("reported_at", Instant),
+)

@@ -91,3 +91,15 @@ def test_a_client_gets_the_warnings_and_the_row_has_them(tmp_path: Path, migrate
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert engine.register_trigger("u", on={"type": ["a"]}, function="bill", input="{{ data }}")
+
+
+def test_a_failed_match_is_shown_by_status_show_and_why(shell: Shell) -> None:
+    add(shell, "--input", '{"total": "{{ data.total }}"}', on='{"type": ["order.paid"]}')
+    event = shell.json("event", "emit", "order.paid", "--data", '{"totl": 5}', "--wait")["id"]
+    (failed,) = shell.json("status")["failed_matches"]
+    assert (failed["trigger"], failed["count"], failed["reason"]) == ("charge", 1, "input_error")
+    assert "charge  1, last at" in shell.out("status")
+    assert shell.json("trigger", "show", "charge")["failure"]["event_id"] == event
+    assert "has no member total" in shell.out("trigger", "show", "charge")
+    assert "has no member total" in shell.out("event", "why", event)
+    assert "functory_" not in shell.out("status")

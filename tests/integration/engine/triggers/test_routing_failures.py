@@ -48,6 +48,70 @@ def test_a_condition_that_fails_is_a_suppressed_firing_and_a_false_one_is_none(s
     assert sorted(shop.route()) == [("broken", "condition_error"), ("on-order", None), ("true", None)]
 
 
+def failures(world: Any) -> list[dict[str, Any]]:
+    return [row["data"] for row in reversed(world.events.list(type_="trigger.failed"))]
+
+
+def test_a_match_of_which_no_execution_can_be_made_is_an_event(shop):
+    shop.functions.save("def typed(n):\n    return n\n", input_parameters=[{"name": "n", "type": "int"}])
+    shop.trigger("templated", "work", ORDER, input={"sku": "{{ event.data.sku }}"})
+    shop.trigger("to-missing", "missing", ORDER)
+    shop.trigger("unfit", "typed", ORDER, input={"n": "{{ data.n }}"})
+    shop.trigger("undecided", "work", ORDER, when="data.a.b > 3")
+    event = shop.events.emit("order.created", {"n": "many"})
+    shop.route()
+    found = {data["trigger"]: data for data in failures(shop)}
+    assert {name: data["reason"] for name, data in found.items()} == {
+        "templated": "input_error",
+        "to-missing": "function_unavailable",
+        "unfit": "input_error",
+        "undecided": "condition_error",
+    }
+    assert '"many" is not of type "integer"' in found["unfit"]["error"]
+    assert "has no member sku" in found["templated"]["error"]
+    for data in found.values():
+        assert (data["event_id"], data["event_type"], data["count"]) == (event, "order.created", 1)
+    assert {row["root_id"] for row in shop.events.list(type_="trigger.failed")} == {event}
+
+
+def test_a_trigger_that_fails_for_each_event_of_a_flood_sends_one_event_a_minute(shop):
+    shop.trigger("to-missing", "missing", ORDER)
+    for _ in range(3):
+        for _ in range(5):
+            shop.events.emit("order.created")
+        shop.route()
+        shop.advance(20)
+    assert [data["count"] for data in failures(shop)] == [5]
+    shop.events.emit("order.created")
+    shop.route()
+    assert [data["count"] for data in failures(shop)] == [5, 11]
+    (row,) = shop.rows(schema.trigger_failure)
+    assert (row["count"], row["unreported"], row["reason"]) == (16, 0, "function_unavailable")
+
+
+def test_a_failure_about_a_failure_sends_no_event(shop):
+    shop.trigger("to-missing", "missing", {"type": [{"prefix": ""}]})
+    shop.events.emit("order.created")
+    for _ in range(3):
+        shop.route()
+        shop.advance(100)
+    assert [data["event_type"] for data in failures(shop)] == ["order.created"]
+    (row,) = shop.rows(schema.trigger_failure)
+    assert row["count"] == 3, "its own trigger.created, the order, and the failure"
+    shop.trigger("alarm", "work", {"type": ["trigger.failed"]})
+    shop.events.emit("order.created")
+    shop.route()
+    shop.route()
+    assert [e["trigger_id"] for e in shop.executions.list()].count(shop.triggers.get("alarm")["id"]) == 1
+
+
+def test_what_a_guard_stops_or_a_person_pauses_is_no_failure(shop):
+    shop.triggers.pause("on-order")
+    shop.events.emit("order.created")
+    shop.route()
+    assert (failures(shop), shop.rows(schema.trigger_failure)) == ([], [])
+
+
 class Poison(Exception):
     pass
 
