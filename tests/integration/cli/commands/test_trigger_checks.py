@@ -95,7 +95,8 @@ def test_a_client_gets_the_warnings_and_the_row_has_them(tmp_path: Path, migrate
 
 def test_a_failed_match_is_shown_by_status_show_and_why(shell: Shell) -> None:
     add(shell, "--input", '{"total": "{{ data.total }}"}', on='{"type": ["order.paid"]}')
-    event = shell.json("event", "emit", "order.paid", "--data", '{"totl": 5}', "--wait")["id"]
+    shell.run("event", "emit", "order.paid", "--data", '{"totl": 5}', "--wait")
+    event = shell.json("event", "list", "--type", "order.paid")[0]["id"]
     (failed,) = shell.json("status")["failed_matches"]
     assert (failed["trigger"], failed["count"], failed["reason"]) == ("charge", 1, "input_error")
     assert "charge  1, last at" in shell.out("status")
