@@ -107,7 +107,8 @@ class Functory:
         return Schedules(self)
 
     @cached_property
-    def _trigger_saves(self) -> TriggerSaves:
+    def trigger_saves(self) -> TriggerSaves:
+        """Saves triggers, and checks them against functions."""
         from functory.trigger_saves import TriggerSaves
 
         return TriggerSaves(self.functions, self.triggers, self.events, self.lineage, self.settings)
@@ -196,7 +197,11 @@ class Functory:
             )
             for missing in self.pending(row):
                 warnings.warn(f"{row['name']} v{row['number']}: {missing}", stacklevel=2)
-            for found in (*row["warnings"], *map(findings.summary, row["findings"])):
+            for found in (
+                *row["warnings"],
+                *map(findings.summary, row["findings"]),
+                *self.trigger_saves.broken_by(row),
+            ):
                 warnings.warn(f"{row['name']} v{row['number']}: {found}", stacklevel=2)
             if row["inactive_reason"]:
                 warnings.warn(
@@ -241,13 +246,13 @@ class Functory:
         **fields: Any,
     ) -> dict[str, Any]:
         """Save a trigger as :meth:`register_trigger` does. The caller shows the ``warnings`` of the row."""
-        return self._trigger_saves.save(
+        return self.trigger_saves.save(
             name, fields, author=self.author, shadow=shadow, expected_version=expected_version
         )
 
     def trigger_graph(self) -> cycles.Graph:
         """The graph of all triggers."""
-        return self._trigger_saves.graph()
+        return self.trigger_saves.graph()
 
     def backtest(
         self,

@@ -134,7 +134,7 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
     from functory.engine.errors import FunctoryError
     from functory.engine.functions.analysis.findings import summary
 
-    for warning in (*row["warnings"], *engine.pending(row)):
+    for warning in (*row["warnings"], *engine.pending(row), *engine.trigger_saves.broken_by(row)):
         console.warn(warning)
     for finding in row["findings"]:
         console.warn(summary(finding))

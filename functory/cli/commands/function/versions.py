@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from functory.cli import session
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
+
+if TYPE_CHECKING:
+    from functory.client import Functory
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
 Force = Annotated[
@@ -127,6 +130,7 @@ def activate(
         row = engine.functions.activate(
             name, number, author=engine.author, expected_version=expected_version, force=force
         )
+        _warn_of_triggers(engine, row)
     _print_result(f"{name} v{row['number']} is active", json_fields.function(row), json)
 
 
@@ -149,7 +153,14 @@ def rollback(
     """Go back to the version that was active before. The version that is left is marked bad."""
     with session.engine() as engine:
         row = engine.functions.rollback(name, to=to, force=force, keep_mark=keep_mark, author=engine.author)
+        _warn_of_triggers(engine, row)
     _print_result(f"{name} v{row['number']} is active again", json_fields.function(row), json)
+
+
+def _warn_of_triggers(engine: Functory, row: Mapping[str, Any]) -> None:
+    """Warn of the triggers that can no longer work with the version that is active now."""
+    for warning in engine.trigger_saves.broken_by(row):
+        console.warn(warning)
 
 
 def mark(

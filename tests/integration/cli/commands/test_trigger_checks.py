@@ -104,3 +104,15 @@ def test_a_failed_match_is_shown_by_status_show_and_why(shell: Shell) -> None:
     assert "has no member total" in shell.out("trigger", "show", "charge")
     assert "has no member total" in shell.out("event", "why", event)
     assert "functory_" not in shell.out("status")
+
+
+def test_a_version_that_breaks_stored_triggers_names_them(shell: Shell) -> None:
+    add(shell, *TOTAL)
+    (shell.folder / "bill.py").write_text("def bill(amount: int, note: str = ''):\n    return amount\n")
+    done = shell.run("function", "add", "bill.py")
+    assert "warning: the trigger charge fails from now on: the function bill needs amount" in done.stderr
+    assert "the trigger charge fails from now on: the function bill does not take total" in done.stderr
+    assert "the trigger charge" not in shell.run("function", "rollback", "bill").stderr
+    assert "the trigger charge fails" in shell.run("function", "activate", "bill@2", "--force").stderr
+    (shell.folder / "bill.py").write_text("def bill(total: int, more: str = ''):\n    return total\n")
+    assert "the trigger charge" not in shell.run("function", "add", "bill.py").stderr
