@@ -15,7 +15,7 @@ from functory.engine.database.schema import budget, concurrency_group, event, ex
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 
 # These events report on another event. They are in its tree, and no execution is their cause.
-_UNCAUSED_TYPES = ("trigger.suppressed",)
+_UNCAUSED_TYPES = ("trigger.suppressed", "trigger.failed")
 # What a root's budget counts. Replays and compensations are an operator's or the engine's own.
 BUDGETED_CAUSES = ("trigger", "parent")
 
