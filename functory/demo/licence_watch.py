@@ -184,7 +184,7 @@ class LicenceWatch:
         after = last[0]["id"] if last else ""
 
         def ran() -> list[dict[str, Any]]:
-            rows = self.engine.executions.list(function="licence_report", state="succeeded", limit=50)
+            rows = self.engine.executions.list(function="licence_report", state="succeeded", payloads=True)
             return [
                 row
                 for row in rows
@@ -208,7 +208,7 @@ class LicenceWatch:
         wrong = []
         events: dict[str, list[str]] = {}
         for event in self._file_events():
-            events.setdefault(event["data"]["name"], []).append(event["id"])
+            events.setdefault(Path(event["subject"]).name, []).append(event["id"])
         for name, file in self.files.items():
             found = events.get(name, [])
             if len(found) != 1:
@@ -216,7 +216,7 @@ class LicenceWatch:
                 continue
             ran = [
                 row
-                for row in self.engine.executions.list(root_id=found[0])
+                for row in self.engine.executions.list(root_id=found[0], payloads=True)
                 if row["function"] == "parse_metadata"
             ]
             expected = functions.parse_metadata(str(file))
@@ -271,7 +271,7 @@ class LicenceWatch:
     def _results(self, function: str) -> list[dict[str, Any]]:
         rows = self.engine.executions.list(function=function, state="succeeded", limit=1000)
         roots = {event["id"] for event in self._file_events()}
-        return [row for row in rows if row["root_id"] in roots]
+        return self.engine.executions.wait(row["id"] for row in rows if row["root_id"] in roots)
 
     @staticmethod
     def _wait_for(query: Callable[[], Any], what: str) -> Any:

@@ -67,7 +67,7 @@ class EventFeed:
 
     def _show_new(self, show: Callable[[str], None]) -> None:
         seen = set(self._seen)
-        page = self._functory.events.list(limit=PAGE)
+        page = self._functory.events.list(limit=PAGE, payloads=True)
         rows = [row for row in reversed(page) if row["id"] not in seen]
         if len(rows) == PAGE and seen:
             show(f"  {'':8}  … more events than lines; functory event list shows all")

@@ -21,6 +21,7 @@ _EXECUTION = (
     "depth", "chain", "input", "result", "result_kind", "error", "warnings", "versions", "attempt", "max_attempts",
     "created_at", "run_at", "started_at", "finished_at",
 )  # fmt: skip
+_PAYLOADS = ("input", "result")
 _EVENT = ("state", "problem")
 _ACTIVATION = (
     "function", "version", "previous", "reason", "author", "cause_execution_id", "at", "ended_at", "ended_by",
@@ -49,8 +50,10 @@ def trigger(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def execution(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An execution with its duration in seconds."""
-    return {name: row.get(name) for name in _EXECUTION} | {"duration_seconds": duration(row)}
+    """An execution with its duration in seconds; one of a list has no input and no result."""
+    return {name: row.get(name) for name in _EXECUTION if name in row or name not in _PAYLOADS} | {
+        "duration_seconds": duration(row)
+    }
 
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def check(client: Functory, ids: list[str]) -> None:
     assert [(row["state"], row["result"]) for row in rows] == [("succeeded", n) for n in range(COUNT)]
     patient(lambda: client.settle(WAIT))
     reported = Counter(
-        event["data"]["execution_id"] for event in client.events.list(type_="execution.succeeded", limit=1000)
+        event["cause_execution_id"] for event in client.events.list(type_="execution.succeeded", limit=1000)
     )
     assert {id_: reported[id_] for id_ in ids} == dict.fromkeys(ids, 1)
     for row in rows:

@@ -108,13 +108,22 @@ def list_(
         str | None,
         typer.Option(help="Next page: events before this id.", metavar="ID", show_default=False),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --json: print the data too, of at most 100 events.")
+    ] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """List events, newest first."""
     with session.engine() as engine:
         rows = engine.events.list(
-            type_=type_, subject=subject, state=state, root_id=root, before=before, limit=number
+            type_=type_,
+            subject=subject,
+            state=state,
+            root_id=root,
+            before=before,
+            limit=number,
+            payloads=full,
         )
     out = CommandOutput(json=json, quiet=quiet)
     out.table(rows, COLUMNS, data=[json_fields.event(row) for row in rows], empty="no such events")
@@ -179,11 +188,11 @@ def tail(
     with session.engine() as engine:
         known = engine.events.list(type_=type_, limit=1000)
         for row in reversed(known[:number]):
-            _print_event(out, row)
+            _print_event(out, engine.events.get(row["id"]) if json else row)
         out.flush()
         if follow:
             for row in _follow_events(engine, type_, {row["id"] for row in known}):
-                _print_event(out, row)
+                _print_event(out, engine.events.get(row["id"]) if json else row)
                 out.flush()
 
 

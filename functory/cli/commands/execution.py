@@ -57,6 +57,10 @@ def list_(
         str | None,
         typer.Option(help="Next page: executions before this id.", metavar="ID", show_default=False),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="With --json: print input and result too, of at most 100 executions."),
+    ] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -69,6 +73,7 @@ def list_(
             unresolved=unresolved,
             before=before,
             limit=number,
+            payloads=full,
         )
     out = CommandOutput(json=json, quiet=quiet)
     shown = [

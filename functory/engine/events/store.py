@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.payloads import columns, page_size
 from functory.engine.database.schema import event, outbox
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.events import causation
@@ -120,6 +121,7 @@ def append_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
 def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
 
+    A row of a list has no data, and neither has its envelope (the spec makes ``data`` optional).
     Lineage goes along as extension attributes, whose names are lower-case letters by the spec.
     """
     result: dict[str, Any] = dict(row.get("extensions") or {})
@@ -130,7 +132,7 @@ def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
         "type": row["type"],
         "time": row["time"].isoformat().replace("+00:00", "Z"),
         "datacontenttype": result.get("datacontenttype", "application/json"),
-        "data": row["data"],
+        **({"data": row["data"]} if "data" in row else {}),
         "functoryroot": row["root_id"],
         "functorydepth": row["depth"],
     }
@@ -199,12 +201,14 @@ class Events:
         before: str | None = None,
         after: str | None = None,
         limit: int = 50,
+        payloads: bool = False,
     ) -> list[dict[str, Any]]:
         """Return events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
 
-        ``before`` and ``after`` are event ids: the key of the next page.
+        ``before`` and ``after`` are event ids: the key of the next page. The rows have no ``data``, which may be large.
+        With ``payloads`` they have it, and at most 100 rows are returned. :meth:`get` returns one whole row.
         """
-        statement = sa.select(event)
+        statement = sa.select(*columns(event, payloads))
         for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
@@ -216,7 +220,7 @@ class Events:
             statement = statement.where(event.c.id > as_id(after, "event"))
         order = event.c.id.asc() if after is not None else event.c.id.desc()
         with self._database.read() as tx:
-            return tx.rows(statement.order_by(order).limit(max(1, min(limit, 1000))))
+            return tx.rows(statement.order_by(order).limit(page_size(limit, payloads)))
 
     def has_type(self, type_: str) -> bool:
         """Return whether an event of this type is stored."""

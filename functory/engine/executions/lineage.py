@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.payloads import without_payloads
 from functory.engine.database.schema import (
     budget,
     buffered_match,
@@ -359,7 +360,9 @@ def _missing(tx: Tx, ids: set[str]) -> list[str]:
 
 
 def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list[dict[str, Any]]:
-    return tx.rows(sa.select(table).where(column == root).order_by(table.c.id).limit(MAX_ROWS))
+    return tx.rows(
+        sa.select(*without_payloads(table)).where(column == root).order_by(table.c.id).limit(MAX_ROWS)
+    )
 
 
 def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.payloads import columns, page_size
 from functory.engine.database.schema import Id, attempt, execution, log, span
 from functory.engine.errors import Conflict, ExecutionFailed, NotFound, WaitTimeout
 from functory.engine.events import causation
@@ -157,13 +158,18 @@ class Executions:
         unresolved: bool = False,
         before: str | None = None,
         limit: int = 50,
+        payloads: bool = False,
     ) -> list[dict[str, Any]]:
         """Return executions, newest first, at most ``limit`` (1 to 1000); ``before`` is the key of the next page.
+
+        The rows have no ``input`` and no ``result``, which may be large. With ``payloads`` they have both, and at most
+        100 rows are returned. :meth:`get` returns one whole row.
 
         Each has ``resolved_by``: the replay that succeeded after it failed, or None. With ``unresolved`` only
         executions that failed, timed out or are dead and have no such replay.
         """
-        statement = sa.select(execution)
+        shown = columns(execution, payloads)
+        statement = sa.select(*shown)
         for column, value in ((execution.c.function, function), (execution.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
@@ -172,10 +178,10 @@ class Executions:
                 statement = statement.where(column == as_id(value, "execution"))
         if before is not None:
             statement = statement.where(execution.c.id < as_id(before, "execution"))
-        limit = max(1, min(limit, 1000))
+        limit = page_size(limit, payloads)
         with self._database.read() as tx:
             if unresolved:
-                statement = sa.select(execution).where(
+                statement = sa.select(*shown).where(
                     execution.c.id.in_(resolutions.unresolved(tx, statement, limit))
                 )
             rows = tx.rows(statement.order_by(execution.c.id.desc()).limit(limit))

@@ -114,9 +114,9 @@ class Functions:
         return row
 
     def list(self, *, after: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
-        """Return functions by name, each with its active (else latest) version's row."""
+        """Return functions by name, each with its active (else latest) version's row, without its source."""
         statement = (
-            versions.joined()
+            versions.joined(payloads=False)
             .where(
                 function.c.state != "deleted",
                 function_version.c.number == sa.func.coalesce(function.c.active, function.c.latest),
@@ -130,13 +130,13 @@ class Functions:
             return tx.rows(statement)
 
     def versions(self, name: str) -> list[dict[str, Any]]:
-        """Return all versions of a function, newest first, each with its ``mark`` (a row, or None).
+        """Return all versions of a function, newest first, each with its ``mark`` (a row, or None), without its source.
 
         Raises :class:`NotFound`.
         """
         with self._database.read() as tx:
             rows = tx.rows(
-                versions.joined()
+                versions.joined(payloads=False)
                 .where(function.c.name == name, function.c.state != "deleted")
                 .order_by(function_version.c.number.desc())
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.payloads import columns
 from functory.engine.database.schema import function, function_version
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
@@ -78,10 +79,10 @@ def load_version(tx: Tx, version_id: str) -> dict[str, Any]:
     return row
 
 
-def joined() -> sa.Select[Any]:
-    """Select versions together with the fields of their functions."""
+def joined(*, payloads: bool = True) -> sa.Select[Any]:
+    """Select versions together with the fields of their functions. Lists do without ``payloads``: the sources."""
     return sa.select(
-        function_version,
+        *columns(function_version, payloads),
         function.c.name,
         function.c.name.label("function"),
         function.c.state,

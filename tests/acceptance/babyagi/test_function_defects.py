@@ -49,7 +49,7 @@ def test_defect_2_a_metadata_only_or_code_only_update_keeps_dependencies_imports
     assert engine.call("u", 1.5) == 20
     engine.emit("u.wanted", 2)
     engine.settle()
-    assert engine.executions.list(function="u")[0]["result"] == 30
+    assert engine.executions.list(function="u", payloads=True)[0]["result"] == 30
 
 
 OUTPUTS = {

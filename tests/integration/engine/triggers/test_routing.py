@@ -151,7 +151,7 @@ def test_an_output_pattern_that_matches_is_an_event_of_its_own_in_the_same_trans
         ("named", {"sku": "AB"}, "\ud800 sku=AB"),
     ]
     world.route()
-    assert [e["input"] for e in world.executions.list(function="reorder")] == [{"n": 2}]
+    assert [e["input"] for e in world.executions.list(function="reorder", payloads=True)] == [{"n": 2}]
 
 
 def test_the_same_event_key_is_one_event(shop):

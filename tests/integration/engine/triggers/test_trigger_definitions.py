@@ -106,7 +106,7 @@ def test_both_spellings_of_a_trigger_fire_on_the_same_event(world):
     assert world.route() == []
     world.functions.update("parse", metadata={"auto_validate": True})
     assert sorted(world.route()) == [("one", None), ("two", None)]
-    assert [list(e["input"]) for e in world.executions.list()] == [["event"]] * 2
+    assert [list(e["input"]) for e in world.executions.list(payloads=True)] == [["event"]] * 2
 
 
 @pytest.mark.parametrize("spelling", ["function_executed", "execution_succeeded", "execution.succeeded"])
@@ -118,4 +118,4 @@ def test_babyagi_s_spelling_passes_the_output_as_first_argument(world, spelling)
     )
     world.finish(world.claim(world.start("make")), result=[1, 2])
     world.route()
-    assert [e["input"] for e in world.executions.list(function="use")] == [{"output": [1, 2]}]
+    assert [e["input"] for e in world.executions.list(function="use", payloads=True)] == [{"output": [1, 2]}]

@@ -16,7 +16,9 @@ def test_what_is_due_runs_by_itself_and_a_failure_pauses_the_schedule(engine: Fu
     engine.start()
     engine.schedules.save("often", every="1s", function="work", pause_on_failure=True)
     wait_for(lambda: len(engine.executions.list(function="work", state="succeeded")) >= 2)
-    done = {row["result"] for row in engine.executions.list(function="work", state="succeeded")}
+    done = {
+        row["result"] for row in engine.executions.list(function="work", state="succeeded", payloads=True)
+    }
     ticks = {tick["fire_time"].strftime("%Y-%m-%dT%H:%M:%SZ") for tick in engine.schedules.ticks("often")}
     assert done <= ticks and all(row["manual"] is False for row in _data(engine))
     engine.schedules.save("often", every="1s", data="fail", pause_on_failure=True)
@@ -28,4 +30,4 @@ def test_what_is_due_runs_by_itself_and_a_failure_pauses_the_schedule(engine: Fu
 
 
 def _data(engine: Functory) -> list[dict]:
-    return [row["data"] for row in engine.events.list(type_="schedule.due")]
+    return [row["data"] for row in engine.events.list(type_="schedule.due", payloads=True)]
