@@ -107,7 +107,7 @@ class TriggerSaves:
         return found
 
     def _active_functions(self) -> dict[str, dict[str, Any]]:
-        return {row["name"]: row for row in self._functions.list(limit=MAX_FUNCTIONS)}
+        return {row["name"]: row for row in self._functions.list(limit=MAX_FUNCTIONS, payloads=True)}
 
     def _surroundings(
         self, functions: Mapping[str, Mapping[str, Any]], function: str

@@ -86,9 +86,8 @@ def _is_worth_showing(node: Node) -> bool:
 
 def _event(row: Mapping[str, Any]) -> list[StyledText]:
     parts = [("event ", "dim"), (row["type"], "bold")]
-    data = row["data"]
-    if row["type"] == "output.matched" and isinstance(data, Mapping):
-        parts.append((f" {data.get('pattern')}", "bold"))
+    if row["pattern"]:
+        parts.append((f" {row['pattern']}", "bold"))
     if row["subject"]:
         parts.append((f" {row['subject']}", ""))
     if row["state"] != "routed":

@@ -20,7 +20,11 @@ def finished(functory: Functory, function: str, count: int = 1) -> list[dict]:
     """The executions of ``function``, oldest first, once ``count`` of them are finished."""
     pause = threading.Event()
     for _ in range(int(WAIT / 0.05)):
-        rows = [r for r in functory.executions.list(function=function, limit=1000) if r["finished_at"]]
+        rows = [
+            r
+            for r in functory.executions.list(function=function, limit=100, payloads=True)
+            if r["finished_at"]
+        ]
         if len(rows) >= count:
             return rows[::-1]
         pause.wait(0.05)
@@ -118,7 +122,7 @@ def test_an_output_pattern_starts_a_function_with_typed_input(functory: Functory
     for stock in (9, 4, 2):
         functory.call(name, f"s{stock}", stock)
     assert [row["result"] for row in finished(functory, f"reorder_{name}")] == [["s2", 2, f"from {name}"]]
-    matched = functory.events.list(type_="output.matched", subject=name)
+    matched = functory.events.list(type_="output.matched", subject=name, payloads=True)
     assert sorted(event["data"]["output"]["stock"] for event in matched) == [2, 4]
 
 
@@ -129,7 +133,7 @@ def test_a_regular_expression_captures_groups_from_text(functory: Functory, name
     )
     functory.call(name, "released v3.11 today")
     functory.call(name, "nothing here")
-    (event,) = functory.events.list(type_="output.matched", subject=name)
+    (event,) = functory.events.list(type_="output.matched", subject=name, payloads=True)
     assert event["data"]["groups"] == {"major": "3", "minor": "11"}
 
 
@@ -263,7 +267,7 @@ def test_two_triggers_that_feed_each_other_are_stopped_at_their_limit(functory: 
     assert (firing["reason"], firing["limit_value"], firing["actual_value"]) == ("cycle", 1, 2)
     assert [link["name"] for link in firing["chain"]] == [f"on-a-{name}", f"on-b-{name}"]
     assert len(finished(functory, f"a_{name}")) == len(finished(functory, f"b_{name}")) == 1
-    reported = functory.events.list(type_="trigger.suppressed", subject=f"on-a-{name}")
+    reported = functory.events.list(type_="trigger.suppressed", subject=f"on-a-{name}", payloads=True)
     assert reported[0]["data"]["chain"] == [f"on-a-{name}", f"on-b-{name}", f"on-a-{name}"]
     assert reported[0]["state"] == "routed", "it can start nothing itself"
 

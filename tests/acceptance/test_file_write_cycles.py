@@ -133,7 +133,7 @@ def test_a_function_reads_the_folder_that_it_is_granted_and_cannot_write_there(e
     (inbox / "order.txt").write_text("7 apples")
     wait_for(lambda: len(engine.executions.list()) == 2, "both executions")
     engine.settle(30)
-    rows = {row["function"]: row for row in engine.executions.list()}
+    rows = {row["function"]: row for row in engine.executions.list(payloads=True)}
     assert (rows["load"]["state"], rows["load"]["result"]) == ("succeeded", "7 apples")
     assert rows["spoil"]["state"] == "failed"
     assert (inbox / "order.txt").read_text() == "7 apples"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.sql.expression import HasCTE
 
@@ -20,6 +22,13 @@ _SIZE = sa.text(
 def materialized(query: HasCTE, name: str | None = None) -> sa.CTE:
     """Return ``query`` as a CTE that PostgreSQL computes once. SQLite decides by itself."""
     return query.cte(name).prefix_with("MATERIALIZED", dialect="postgresql")
+
+
+def json_member(tx: Tx, column: sa.Column[Any], name: str) -> sa.ColumnElement[str]:
+    """Return the text member ``name`` of a JSON object that a column stores as text."""
+    stored = sa.type_coerce(column, sa.Text)
+    found = sa.cast(stored, sa.JSON) if tx.dialect == "postgresql" else sa.type_coerce(stored, sa.JSON)
+    return found[name].as_string()
 
 
 def server_uptime(tx: Tx) -> float | None:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.dialects import json_member
 from functory.engine.database.payloads import without_payloads
 from functory.engine.database.schema import (
     budget,
@@ -92,7 +93,9 @@ class Lineage:
         id_ = as_id(id_, "event or execution")
         with self._database.read() as tx:
             root = _root_of(tx, id_)
-            events = _of_root(tx, event, event.c.root_id, root)
+            # Of the data of an event the tree shows only the name of a matched pattern.
+            pattern = sa.case((event.c.type == "output.matched", json_member(tx, event.c.data, "pattern")))
+            events = _of_root(tx, event, event.c.root_id, root, pattern.label("pattern"))
             executions = resolutions.with_resolutions(tx, _of_root(tx, execution, execution.c.root_id, root))
             statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
                 trigger, trigger.c.id == firing.c.trigger_id
@@ -359,10 +362,11 @@ def _missing(tx: Tx, ids: set[str]) -> list[str]:
     return sorted(ids - there)
 
 
-def _of_root(tx: Tx, table: sa.Table, column: sa.Column[Any], root: str) -> list[dict[str, Any]]:
-    return tx.rows(
-        sa.select(*without_payloads(table)).where(column == root).order_by(table.c.id).limit(MAX_ROWS)
-    )
+def _of_root(
+    tx: Tx, table: sa.Table, column: sa.Column[Any], root: str, *more: sa.ColumnElement[Any]
+) -> list[dict[str, Any]]:
+    statement = sa.select(*without_payloads(table), *more).where(column == root)
+    return tx.rows(statement.order_by(table.c.id).limit(MAX_ROWS))
 
 
 def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:

@@ -113,10 +113,12 @@ class Functions:
                 raise versions.missing_error(tx, name, number)
         return row
 
-    def list(self, *, after: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
-        """Return functions by name, each with its active (else latest) version's row, without its source."""
+    def list(
+        self, *, after: str | None = None, limit: int = 1000, payloads: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return functions by name, each with its active (else latest) version's row; its source with ``payloads``."""
         statement = (
-            versions.joined(payloads=False)
+            versions.joined(payloads=payloads)
             .where(
                 function.c.state != "deleted",
                 function_version.c.number == sa.func.coalesce(function.c.active, function.c.latest),

@@ -25,7 +25,7 @@ def test_defect_1_a_registered_function_that_is_called_leaves_a_log(engine, modu
     assert api.hello_world() == "Hello world!"
     assert file.hello_world("here") == "Hello here!", "it stays an ordinary function for unit tests"
     assert states(engine, "hello_world") == ["succeeded"] * 2
-    row = engine.executions.list()[-1]
+    row = engine.executions.list(payloads=True)[-1]
     assert (row["input"], row["result"]) == ({"name": "Ada"}, "Hello Ada!")
     assert [line["text"] for line in engine.executions.logs(row["id"])] == ["greeting Ada"]
 

@@ -131,7 +131,7 @@ def test_the_second_loop_a_function_that_updates_itself_stops_at_exactly_its_lim
     (stopped,) = suppressed(engine)
     assert (stopped["reason"], stopped["limit_value"], stopped["actual_value"]) == (reason, limit, limit + 1)
     assert stopped["count"] == 1
-    (reported,) = engine.events.list(type_="trigger.suppressed")
+    (reported,) = engine.events.list(type_="trigger.suppressed", payloads=True)
     assert reported["data"]["chain"] == ["on-update"] * (versions + 1)
     assert reported["root_id"] == stopped["root_id"]
 
@@ -194,7 +194,7 @@ def test_both_spellings_of_register_trigger_run_a_function_when_another_one_is_u
     assert states(engine, "validate_processor") == []
     engine.functions.update("data_processor", metadata={"auto_validate": True, "n": 1})
     engine.settle()
-    (row,) = engine.executions.list(function="validate_processor")
+    (row,) = engine.executions.list(function="validate_processor", payloads=True)
     assert row["result"] == "function.updated data_processor"
     engine.functions.update("data_processor", metadata={"auto_validate": False})
     engine.settle()

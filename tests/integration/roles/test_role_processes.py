@@ -248,7 +248,7 @@ def test_dev_runs_what_another_process_wrote(tmp_path: Path) -> None:
         dev.wait_for(r"function\.created +greet v1")
         assert dev.stop() == 0
         with roles.client() as functory:
-            (row,) = functory.executions.list()
+            (row,) = functory.executions.list(payloads=True)
             assert (row["function"], row["result"], row["cause"]) == ("greet", "hello Ada", "trigger")
 
 

@@ -153,6 +153,6 @@ def test_a_table_is_watched(cli: Cli, postgres_url: str, monkeypatch: pytest.Mon
             "wake": True,
         }  # fmt: skip
         connection.execute("INSERT INTO orders VALUES (1, 'secret')")
-    _, (event,), _ = cli("event", "list", "--type", "row.inserted", "--json")
+    _, (event,), _ = cli("event", "list", "--type", "row.inserted", "--full", "--json")
     assert event["data"] == {"table": "public.orders", "key": {"id": 1}, "new": {"id": 1}}
     assert [row["name"] for row in cli("watch", "list", "--json")[1]] == ["orders"]

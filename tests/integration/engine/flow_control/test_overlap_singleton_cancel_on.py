@@ -422,7 +422,7 @@ def test_real_roles_run_a_line_in_the_order_of_its_events(engine: Functory) -> N
     for n in range(8):
         engine.emit("tick", {"n": n})
     wait_for(lambda: len(engine.executions.list(state="succeeded")) == 8, "all eight", seconds=60)
-    done = engine.executions.list(state="succeeded")
+    done = engine.executions.list(state="succeeded", payloads=True)
     rows = sorted(done, key=lambda row: row["started_at"])
     assert [row["result"] for row in rows] == list(range(8))
     assert all(a["finished_at"] <= b["started_at"] for a, b in pairwise(rows))

@@ -207,7 +207,7 @@ def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: 
 
 def graph(world: World) -> cycles.Graph:
     compiled = [definition.compile_definition(row) for row in world.triggers.list()]
-    functions = {row["name"]: row for row in world.functions.list()}
+    functions = {row["name"]: row for row in world.functions.list(payloads=True)}
     return cycles.Graph(compiled, functions, world.lineage.emitted_types(functions))
 
 

@@ -62,7 +62,7 @@ def test_a_package_that_is_imported_and_not_declared_is_reported(world):
 
 def test_the_event_has_numbers_only(world):
     world.functions.save(BAD)
-    [event] = [event for event in world.events.list() if event["type"] == "function.created"]
+    [event] = [event for event in world.events.list(payloads=True) if event["type"] == "function.created"]
     assert event["data"]["findings"] == {"subprocess": 2, "undeclared_import": 1}
 
 
