@@ -75,6 +75,8 @@ def make_app(settings: Settings) -> Application:
         accept_content=["json"],
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        # A Redis without memory refuses writes. The worker waits for it, and claims by polling meanwhile.
+        broker_channel_error_retry=True,
         task_publish_retry=False,
         worker_pool="threads",
         worker_concurrency=settings.worker_slots,

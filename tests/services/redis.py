@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,17 @@ class Redis(Server):
             socket_timeout=5,
             retry=Retry(NoBackoff(), 0),
         )
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Inside the block the server has no memory: it refuses every write (maxmemory with noeviction)."""
+        with self.connect() as client:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", "1")
+            try:
+                yield
+            finally:
+                client.config_set("maxmemory", "0")
 
     def empty_database(self) -> str:
         """Empty the next numbered database and return its URL."""

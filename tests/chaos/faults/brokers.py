@@ -49,6 +49,14 @@ def progress(chaos: Chaos) -> None:
     chaos.wait(lambda: succeeded(chaos) > before, "a further success")
 
 
+def all_live(chaos: Chaos, counts: Counts) -> list[str]:
+    """Check that no attempt was lost and no process has ended."""
+    complaints = nothing_lost(chaos, counts)
+    if chaos.deployment.exits:
+        complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
+    return complaints
+
+
 def polled(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that workers claimed from the database while the broker was unavailable."""
     complaints = nothing_lost(chaos, counts)
@@ -88,6 +96,15 @@ def redis_pause(chaos: Chaos) -> None:
     """Stop Redis with SIGSTOP; all connections stay open."""
     strike(chaos)
     with redis_of(chaos).frozen():
+        time.sleep(PAUSE_SECONDS)
+
+
+@fault("redis-full", brokers=REDIS, harms=OWN, expect=all_live)
+def redis_full(chaos: Chaos) -> None:
+    """Let Redis refuse every write for some seconds, because its memory is full: workers poll, and none ends."""
+    strike(chaos)
+    with redis_of(chaos).full():
+        progress(chaos)
         time.sleep(PAUSE_SECONDS)
 
 
