@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from functory.roles.services import Role
 
 log = structlog.get_logger("functory.role")
+
+
+# Connections to PostgreSQL that a process of each role keeps. Two of them are for wake-ups.
+CONNECTIONS: Mapping[str, int] = {"router": 6, "scheduler": 5, "watcher": 5}
 
 
 class RoleShutdown:
@@ -96,9 +100,9 @@ def configure(role: str, *, embedded: bool = False) -> Settings:
 
 
 def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool) -> bool:
-    """Wait for the database, then check or upgrade its schema. False after a shutdown signal.
+    """Wait for the database and all connections of its pool, and check or upgrade its schema.
 
-    Raises :class:`Conflict` for another schema.
+    False after a shutdown signal. Raises :class:`Conflict` for another schema.
     """
     pause, logged = 0.1, False
     # A signal ends the wait for a database that is silent.
@@ -109,6 +113,7 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
             if upgrade:
                 migrations.upgrade(database)
             migrations.check(database)
+            database.reserve()
         except Unavailable as error:
             if not logged:
                 log.warning("database unavailable, retrying", what=error.what, why=error.why, hint=error.try_)
@@ -188,7 +193,7 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
 
     settings = configure(role)
     shutdown = RoleShutdown().install()
-    database = Database.of(settings)
+    database = Database.of(settings, pool_size=CONNECTIONS[role])
     loops: list[ServiceLoop] = []
     with contextlib.ExitStack() as stack:
         stack.callback(database.close)

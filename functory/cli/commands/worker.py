@@ -44,6 +44,7 @@ def worker(
     from functory.engine.database.connection import Database
     from functory.engine.errors import Invalid
     from functory.roles import process
+    from functory.workers.execution.executor import connections
 
     settings = process.configure("worker")
     if settings.brokerless and pool is Pool.prefork:
@@ -60,7 +61,7 @@ def worker(
     with contextlib.ExitStack() as stack:
         metrics_url = stack.enter_context(process.serve_metrics(settings))
         # Closed again before the worker starts: a prefork child must not inherit a connection.
-        database = Database.of(settings)
+        database = Database.of(settings, pool_size=connections(settings.worker_slots))
         stack.callback(database.close)
         if not process.wait_for_schema(database, shutdown, upgrade=migrate):
             return 0

@@ -234,6 +234,15 @@ class Database:
             self._listener = WakeupListener(self)
             self._listener.start()
 
+    def reserve(self) -> None:
+        """Open every connection of the pool, which then keeps them: a role that is ready has what it needs. Raises
+        :class:`Unavailable`. SQLite has no limit.
+        """
+        if self.dialect == "postgresql":
+            with self._driver_errors, contextlib.ExitStack() as stack:
+                for _ in range(self._pool_size):
+                    stack.enter_context(self.engine.connect())
+
     def ping(self) -> float:
         """Return the seconds that one round trip takes. Raises :class:`Unavailable`."""
         start = time.monotonic()

@@ -109,7 +109,8 @@ def _hint(reason: str, state: str) -> str:
         return (
             "wait for the end of the failover, or name the server that takes writes in FUNCTORY_DATABASE_URL"
         )
-    if state == "53300":
+    # An error of the connecting itself has no code.
+    if state == "53300" or "too many c" in lowered or "connection slots are reserved" in lowered:
         return (
             "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
         )

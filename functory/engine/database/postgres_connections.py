@@ -31,6 +31,8 @@ CONFIRM_SECONDS = 1.0
 UNREACHABLE_FACTOR = 6
 # Seconds without an answer after which a process that ends waits no longer.
 LAST_SECONDS = 1.0
+# Connections that a pool opens beyond its size, and closes after their use.
+SPARE_CONNECTIONS = 2
 # What TCP itself notices: a peer that acknowledges nothing for 25 seconds (tcp(7); the URL may have other values).
 TCP_OPTIONS = {
     "connect_timeout": 5,
@@ -170,7 +172,7 @@ def create_engine(url: URL, watch: AnswerWatch, pool_size: int, idle_seconds: fl
     engine = sa.create_engine(
         url,
         pool_size=pool_size,
-        max_overflow=pool_size,
+        max_overflow=SPARE_CONNECTIONS,
         pool_pre_ping=True,
         pool_timeout=30,
         # Parameters contain inputs and results, which must not appear in error messages.

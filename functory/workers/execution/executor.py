@@ -121,7 +121,7 @@ class Executor:
         environment hold keys, and without namespaces functions run as the same user.
         """
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
-        database = Database.of(settings, pool_size=settings.worker_slots + 4)
+        database = Database.of(settings, pool_size=connections(settings.worker_slots))
         database.listen_for_wakeups()
         return cls(
             database,
@@ -347,6 +347,13 @@ class Executor:
         if self._owns_database:
             # A silent database does not delay the end: what is not released is recovered when its lease expires.
             self._database.give_up()
+
+
+def connections(slots: int) -> int:
+    """The connections to PostgreSQL that one worker process keeps. A slot needs one for short times only; two are for
+    wake-ups, one each for the leases and the poller.
+    """
+    return min(slots, 8) + 4
 
 
 def worker_name() -> str:
