@@ -162,13 +162,19 @@ def _history(function: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -
         if event["type"] == "function.deleted":
             end(event["time"], author)
         elif isinstance(number, int) and (event["type"] == "function.activated" or data.get("active")):
-            reason = "activate" if event["type"] == "function.activated" else "save"
-            begin(number, event["time"], reason, author, event["cause_execution_id"])
+            begin(number, event["time"], _reason(event["type"], data), author, event["cause_execution_id"])
     if function["state"] == "deleted" or function["active"] is None:
         end(function["updated_at"], "")
     else:
         begin(function["active"], function["updated_at"], "restore", "")
     return found
+
+
+def _reason(type_: str, data: Mapping[str, Any]) -> str:
+    """Return the reason of an activation by its event. A rollback went to a lower number and did not say its name."""
+    if type_ != "function.activated":
+        return "save"
+    return "rollback" if data["version"] < (data.get("previous_version") or 0) else "activate"
 
 
 def _index_replays() -> None:

@@ -55,7 +55,7 @@ def test_events_become_activations(database: Database) -> None:
     assert [(r["version"], r["previous"], r["reason"], r["author"]) for r in found["work"]] == [
         (1, None, "save", "ada"),
         (2, 1, "save", "ada"),
-        (1, 2, "activate", "bob"),
+        (1, 2, "rollback", "bob"),
     ]
     assert [r["ended_by"] for r in found["work"]] == ["ada", "bob", None]
     assert [r["ended_at"] for r in found["work"]] == [*(r["at"] for r in found["work"][1:]), None]

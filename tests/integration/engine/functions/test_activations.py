@@ -57,6 +57,30 @@ def test_a_rollback_never_goes_to_a_version_that_was_rejected(world: World) -> N
     check(world)
 
 
+def test_ten_bad_versions_in_a_row_end_at_the_good_one_each_time(world: World) -> None:
+    """The flow of the guide about validation on every update: a check, and a rollback when it fails."""
+    save(world, 1)
+    world.function("check")
+    world.function("undo")
+    world.trigger("each", "check", {"type": ["function.updated"], "subject": ["work"]})
+    world.trigger("undo", "undo", {"type": ["execution.failed"], "subject": ["check"]})
+
+    def act(claim: Any) -> None:
+        if claim.row["function"] == "undo":
+            world.functions.rollback("work")
+
+    for bad in range(2, 12):
+        save(world, bad)
+        for _ in range(3):
+            world.route()
+            for claim in world.worker.claim_any(10):
+                act(claim)
+                world.finish(claim, "failed" if claim.row["function"] == "check" else "succeeded")
+        assert active(world) == 1, f"after version {bad}"
+    assert marks(world) == dict.fromkeys(range(2, 12), "bad")
+    check(world)
+
+
 def test_a_version_that_was_left_by_hand_is_not_the_target_after_its_rollback(world: World) -> None:
     """The version that was active before counts, not the next lower number."""
     for number in (1, 2):
