@@ -35,9 +35,12 @@ from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.source.capture import capture_source
 from functory.engine.functions.state import State
+from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings, load_settings
+from functory.engine.triggers import suppressed_matches
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers
+from functory.engine.triggers.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
 from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers.sources.registry import Registry
 
@@ -318,6 +321,44 @@ class Functory:
         row = self.suppressions.replay(trigger, event_id, template, author=self.author)
         self.start()
         return Handle(self, row["id"])
+
+    def resume_suppressed(
+        self,
+        *,
+        trigger: str | None = None,
+        root: str | None = None,
+        reasons: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> Resumed:
+        """Fire all matches that were suppressed, once each: of a trigger, of a root (the id of an event or execution in
+        its tree), for these reasons. Without ``reasons`` all that tell of a fault: guards, a pause, a missing function,
+        a wrong input. ``dry_run`` only counts.
+
+        Raises :class:`NotFound`.
+        """
+        from functory.triggers import definition
+
+        suppressed_matches.check_reasons(reasons)
+        root_id = None if root is None else self.lineage.tree(root).root_id
+        which = MatchFilter(trigger, root_id, tuple(reasons))
+        matches = SuppressedMatches(self.database)
+        if dry_run:
+            return Resumed(matches.count(which))
+
+        compiled: dict[str, definition.CompiledTrigger] = {}
+
+        def make_template(
+            name: str, stored: Mapping[str, Any], event: Mapping[str, Any]
+        ) -> definition.SingleEventInput:
+            key = json_codec.digest([name, stored])
+            if key not in compiled:
+                row = {"id": "", "name": name, "version": 0, "definition": stored}
+                compiled[key] = definition.compile_definition(row)
+            return definition.SingleEventInput(compiled[key], event)
+
+        done = matches.resume(which, make_template, author=self.author)
+        self.start()
+        return done
 
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""

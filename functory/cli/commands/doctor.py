@@ -123,6 +123,15 @@ def _events(database: Any) -> list[CheckResult]:
     return findings
 
 
+def _guards(database: Any) -> list[CheckResult]:
+    """Find what guards have dropped and was not resumed."""
+    from functory.cli.output import dropped_matches
+    from functory.engine.triggers.suppressions import Suppressions
+
+    found = dropped_matches.describe(Suppressions(database).dropped(dropped_matches.DAY))
+    return [CheckResult("guards", "warn", what, advice) for what, advice in found]
+
+
 def _database(settings: Any) -> list[CheckResult]:
     from functory.engine.database import migrations
     from functory.engine.database.connection import Database
@@ -154,6 +163,7 @@ def _database(settings: Any) -> list[CheckResult]:
         findings.append(CheckResult("schema", "ok", f"{found}{newer}"))
         alive = worker_registry.alive(database, settings.lease_seconds)
         findings += _events(database)
+        findings += _guards(database)
     finally:
         database.close()
     if alive:

@@ -15,7 +15,7 @@ FAILED_WITHIN = timedelta(days=1)
 
 def status(json: AsJson = False) -> int:
     """Show database, broker, workers, open work and counts. Exit status 6 when the broker is unavailable."""
-    from functory.cli.output import source_health
+    from functory.cli.output import dropped_matches, source_health
     from functory.engine.database import migrations
     from functory.engine.errors import Unavailable
     from functory.engine.events import exchange
@@ -40,6 +40,7 @@ def status(json: AsJson = False) -> int:
             "triggers": len(engine.triggers.list()),
             "sources": source_health.summary(engine.sources.list()),
             "failed_matches": failures.recent(engine.database, FAILED_WITHIN),
+            "dropped_by_guards": engine.suppressions.dropped(dropped_matches.DAY),
         }
         if not settings.embedded:
             try:
@@ -54,6 +55,8 @@ def status(json: AsJson = False) -> int:
 
 
 def _draw(out: CommandOutput, found: dict[str, Any], embedded: bool) -> None:
+    from functory.cli.output.dropped_matches import describe
+
     database, broker, workers = found["database"], found["broker"], found["workers"]
     took = console.format_duration(database["round_trip_seconds"])
     slots = sum(worker["slots"] for worker in workers)
@@ -74,6 +77,9 @@ def _draw(out: CommandOutput, found: dict[str, Any], embedded: bool) -> None:
     for source in found["sources"]["problems"]:
         since = console.format_time(source["problem_at"])
         out.styled((f"  {source['kind']} {source['name']}  {source['problem']}, since {since}", "red"))
+    for dropped, advice in describe(found["dropped_by_guards"]):
+        out.styled((f"  {dropped}", "red"))
+        out.styled((f"  try: {advice}", "dim"))
     for worker in workers:
         since = console.format_time(worker["started_at"])
         confined = worker["isolation"] != "none"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +31,7 @@ from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions.start import new_row
+from functory.engine.flow_control.circuit_breaker import Breakers
 from functory.engine.functions import versions
 from functory.engine.serialization import json_schema
 from functory.engine.triggers.admission import InputTemplate, Suppress, SuppressedMatch
@@ -74,6 +76,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
                 "root_id": key[1],
                 "reason": key[2],
                 "count": 0,
+                "resumed": 0,
                 "first_event_id": first[key]["id"],
                 "first_at": tx.now,
                 "last_at": tx.now,
@@ -140,6 +143,11 @@ def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[st
     }
 
 
+def replay_key(trigger_id: str, event_id: str) -> str:
+    """Return the idempotency key of the execution by which a suppressed match is replayed: at most one."""
+    return f"replay:{trigger_id}:{event_id}"
+
+
 class Suppressions:
     """Lists suppressed matches, and replays one for an operator."""
 
@@ -155,6 +163,34 @@ class Suppressions:
                 .order_by(suppression.c.last_at.desc())
                 .limit(limit)
             )
+
+    def dropped(self, seconds: float) -> list[dict[str, Any]]:
+        """Return what guards and pauses have dropped within the last ``seconds`` and was not resumed, most first.
+
+        Each row is a trigger and a reason, with ``count`` and ``last_at``, and ``paused_until`` while the circuit
+        breaker of the trigger is open.
+        """
+        left = sa.func.sum(suppression.c.count - suppression.c.resumed)
+        with self._database.read() as tx:
+            rows = tx.rows(
+                sa.select(
+                    suppression.c.trigger_id,
+                    sa.func.coalesce(trigger.c.name, "?").label("trigger"),
+                    suppression.c.reason,
+                    left.label("count"),
+                    sa.func.max(suppression.c.last_at).label("last_at"),
+                )
+                .outerjoin(trigger, trigger.c.id == suppression.c.trigger_id)
+                .where(
+                    suppression.c.reason.in_(sorted(GUARD_REASONS | {"trigger_paused"})),
+                    suppression.c.last_at >= tx.now - timedelta(seconds=seconds),
+                )
+                .group_by(suppression.c.trigger_id, trigger.c.name, suppression.c.reason)
+                .having(left > 0)
+                .order_by(left.desc(), suppression.c.trigger_id, suppression.c.reason)
+            )
+            breakers = Breakers(tx, sorted({row["trigger_id"] for row in rows}))
+        return [row | {"paused_until": breakers.open_until(row["trigger_id"])} for row in rows]
 
     def get(self, trigger_name: str, event_id: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
         """Return the trigger definition and the event's envelope of a suppressed match: what its input is rendered
@@ -189,7 +225,7 @@ class Suppressions:
                 "subject": row["subject"],
                 "event": row["id"],
             }
-            key = f"replay:{stopped['trigger_id']}:{event_id}"
+            key = replay_key(stopped["trigger_id"], event_id)
             if tx.scalar(sa.select(execution.c.id).where(execution.c.idempotency_key == key)) is not None:
                 raise Conflict(
                     f"event {event_id} was replayed for {trigger_name} already",
@@ -207,6 +243,15 @@ class Suppressions:
                 idempotency_key=key,
             )
             tx.insert(execution, [new])
+            tx.execute(
+                sa.update(suppression)
+                .where(
+                    suppression.c.trigger_id == stopped["trigger_id"],
+                    suppression.c.root_id == row["root_id"],
+                    suppression.c.reason == stopped["reason"],
+                )
+                .values(resumed=suppression.c.resumed + 1)
+            )
             audit.append(
                 tx, author, "firing.replay", trigger_name, {"event_id": event_id, "execution_id": new["id"]}
             )

@@ -27,6 +27,7 @@ def upgrade() -> None:
     _add_throttles()
     _let_publishers_claim()
     _create_trigger_failures()
+    op.add_column("suppression", sa.Column("resumed", sa.Integer(), server_default="0", nullable=False))
 
 
 def downgrade() -> None:
@@ -34,6 +35,7 @@ def downgrade() -> None:
     op.drop_table("trigger_failure")
     _drop_throttles()
     op.drop_column("outbox", "claimed_until")
+    op.drop_column("suppression", "resumed")
     op.drop_index("ix_execution_replay_of", table_name="execution")
     op.drop_table("version_mark")
     op.drop_table("activation")

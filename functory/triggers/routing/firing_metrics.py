@@ -1,10 +1,11 @@
-"""Counts firings, suppressions, failures and guard blocks in the metrics, after their transaction is committed."""
+"""Counts firings, suppressions, failures and guard blocks in metrics and log, after their transaction is committed."""
 
 from __future__ import annotations
 
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import failures, suppressions
 from functory.engine.triggers.firings import FiringCounts
+from functory.triggers.routing.drop_report import DropReport
 
 # The label `result` of the firings metric, for each reason of flow control.
 RESULT_BY_REASON = {
@@ -20,6 +21,9 @@ RESULT_BY_REASON = {
 }
 
 
+_report = DropReport()
+
+
 def count_firings(counts: FiringCounts) -> None:
     """Count the firings of one transaction."""
     for name in counts.fired:
@@ -33,3 +37,4 @@ def count_firings(counts: FiringCounts) -> None:
             metrics.trigger_failures.labels(label, reason).inc()
         if reason in suppressions.GUARD_REASONS:
             metrics.guard_blocks.labels(reason).inc()
+    _report.add(one for one in counts.suppressed if one[1] in suppressions.GUARD_REASONS)

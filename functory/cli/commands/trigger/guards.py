@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,6 +58,55 @@ def replay(
         )
 
 
+def resume_suppressed(
+    trigger: Annotated[
+        str | None, typer.Option(help="Only matches of this trigger.", show_default=False)
+    ] = None,
+    root: Annotated[
+        str | None,
+        typer.Option(help="Only matches in the tree of this event or execution.", show_default=False),
+    ] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(help="Only matches suppressed for this reason; may be repeated.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The matches of all triggers.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and start nothing.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Fire all suppressed matches of a trigger, a root or a reason, once each. Without --reason, those that guards, a
+    pause, a missing function or a wrong input suppressed."""
+    from functory.engine.errors import Invalid
+
+    if not (trigger or root or reason or everything):
+        raise Invalid(
+            "no suppressed matches were named",
+            "without a trigger, a root or a reason all of them would start",
+            "functory trigger resume-suppressed --trigger NAME --dry-run, or --all",
+        )
+    with session.engine() as engine:
+        done = engine.resume_suppressed(trigger=trigger, root=root, reasons=reason or (), dry_run=dry_run)
+    rows = [
+        {"trigger": name, "reason": why, "count": count} for (name, why), count in sorted(done.counts.items())
+    ]
+    total = sum(row["count"] for row in rows)
+    out = CommandOutput(json=json)
+    if json:
+        counted = "would_resume" if dry_run else "resumed"
+        out.value({counted: total, "matches": rows, "failed": done.failed_count, "errors": done.failed})
+        return 1 if done.failed_count else 0
+    columns = {"trigger": "TRIGGER", "reason": "REASON", "count": "COUNT"}
+    if rows:
+        out.table(rows, columns, key="trigger", empty="")
+    said = f"{total:,} matches would be resumed" if dry_run else f"{total:,} matches resumed"
+    out.styled((said, ""))
+    for one in done.failed:
+        out.styled((f"{one['trigger']}, event {one['event_id']}: {one['error']}", "red"))
+    if done.failed_count:
+        out.styled((f"{done.failed_count:,} could not be resumed; their matches stay suppressed", "red"))
+    return 1 if done.failed_count else 0
+
+
 def budget(
     root: Annotated[str, typer.Argument(help="Id of the root: an event or execution.", show_default=False)],
     maximum: Annotated[
@@ -66,7 +116,7 @@ def budget(
         ),
     ],
 ) -> None:
-    """Change the budget of one root. Suppressed firings stay suppressed: see replay."""
+    """Change the budget of one root. Suppressed firings stay suppressed: see resume-suppressed."""
     from functory.engine.database import audit
     from functory.engine.executions import root_budget
 
@@ -75,7 +125,16 @@ def budget(
         with engine.database.write() as tx:
             root_budget.set_maximum(tx, root_id, maximum)
             audit.append(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
-    CommandOutput().styled((f"root {root_id} may cause {maximum} executions", ""))
+        left = engine.resume_suppressed(root=root_id, reasons=["budget"], dry_run=True).counts.total()
+    out = CommandOutput()
+    out.styled((f"root {root_id} may cause {maximum} executions", ""))
+    if left:
+        out.styled(
+            (
+                f"{left:,} matches were suppressed; to fire them: functory trigger resume-suppressed --root {root_id}",
+                "",
+            )
+        )
 
 
 def halt(
@@ -101,8 +160,23 @@ def unhalt() -> None:
     CommandOutput().styled((f"triggers fire again; {waiting} events were waiting", ""))
 
 
-def suppressed(json: AsJson = False) -> None:
+def suppressed(
+    events: Annotated[
+        bool, typer.Option("--events", help="One line for each match that was not resumed, and not a count.")
+    ] = False,
+    trigger: Annotated[
+        str | None, typer.Option(help="With --events: of this trigger.", show_default=False)
+    ] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(help="With --events: for this reason; may be repeated.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """List suppressed firings, newest first: one line per trigger, root and reason, with a count."""
+    if events:
+        _print_matches(trigger, reason or (), json)
+        return
     with session.engine() as engine:
         rows = engine.suppressions.list()
     columns = {
@@ -113,6 +187,21 @@ def suppressed(json: AsJson = False) -> None:
         "first_event_id": "FIRST EVENT",
     }
     CommandOutput(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
+
+
+def _print_matches(trigger: str | None, reasons: Sequence[str], json: bool) -> None:
+    from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
+
+    names = ("time", "trigger", "reason", "event_id", "root_id", "detail")
+    with session.engine() as engine:
+        matches = SuppressedMatches(engine.database)
+        rows = [
+            {name: row[name] for name in names}
+            for page in matches.pages(MatchFilter(trigger, None, tuple(reasons)))
+            for row in page
+        ]
+    columns = {"time": "TIME", "trigger": "TRIGGER", "reason": "REASON", "event_id": "EVENT"}
+    CommandOutput(json=json).table(rows, columns, key="event_id", empty="no suppressed match is left")
 
 
 def graph(
@@ -276,6 +365,7 @@ VERBS = (
     (promote, "functory trigger promote reorder"),
     (replay, "functory trigger replay reorder 01998c5e-0000-7000-8000-000000000000"),
     (suppressed, "functory trigger suppressed"),
+    (resume_suppressed, "functory trigger resume-suppressed --trigger reorder --dry-run"),
     (budget, "functory trigger budget 01998c5e-0000-7000-8000-000000000000 2000"),
     (halt, "functory trigger halt --note 'storm'"),
     (unhalt, "functory trigger unhalt"),

@@ -67,6 +67,8 @@ suppression = Table(
     Column("root_id", Id, primary_key=True),
     Column("reason", sa.String(32), primary_key=True),
     Column("count", sa.Integer, nullable=False),
+    # Those of them whose execution an operator has started since.
+    Column("resumed", sa.Integer, nullable=False, server_default="0", default=0),
     Column("first_event_id", Id, nullable=False),
     Column("first_at", Instant, nullable=False),
     Column("last_at", Instant, nullable=False),

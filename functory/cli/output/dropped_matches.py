@@ -1,0 +1,34 @@
+"""What guards have dropped within the last day, in words, for ``functory status`` and ``functory doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from functory.terminal.console import format_time
+
+DAY = 86_400.0
+# Triggers that are named; the others are counted.
+MAX_NAMED = 10
+
+
+def describe(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return a line and an advice for each trigger among ``rows`` of :meth:`Suppressions.dropped`."""
+    triggers: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        triggers.setdefault(row["trigger"], []).append(row)
+    found: list[tuple[str, str]] = []
+    for name, mine in list(triggers.items())[:MAX_NAMED]:
+        total = sum(row["count"] for row in mine)
+        reasons = ", ".join(f"{row['count']:,} {row['reason']}" for row in mine)
+        last = format_time(max(row["last_at"] for row in mine))
+        text = f"trigger {name}: {total:,} matches dropped within a day ({reasons}), the last at {last}"
+        paused = mine[0]["paused_until"]
+        if paused is not None:
+            text += f"; its circuit breaker is open until {format_time(paused)}"
+        found.append((text, f"functory trigger resume-suppressed --trigger {name} --dry-run"))
+    if len(triggers) > MAX_NAMED:
+        found.append(
+            (f"{len(triggers) - MAX_NAMED:,} more triggers dropped matches", "functory trigger suppressed")
+        )
+    return found
