@@ -43,6 +43,11 @@ class Cgroup:
             with contextlib.suppress(OSError):  # older kernels end one process of the group, not all
                 (tree.memory / "memory.oom.group").write_text("1")
 
+    def add(self, pid: int) -> None:
+        """Move a process into it; its children are in it from their start."""
+        for fd in self.fds:
+            os.write(fd, str(pid).encode())
+
     def limit(self, memory_bytes: int, tasks: int) -> None:
         """Set the limits of all its processes together; OSError when more is in use."""
         if self._limits != (memory_bytes, tasks):

@@ -3,7 +3,7 @@
 A zygote is the first process of its own PID namespace and runs preloaded, foreign code, so it can neither see
 its parent nor be trusted to end. ``start_init_process`` forks: the original is the init process and never
 returns. It ends as its zygote ended, and with it; when the worker goes it gives the zygote some seconds and then
-kills it; last it removes the zygote's folder, which the zygote itself cannot reach.
+kills it; last it ends the orphans of the zygote, and removes its folder, which the zygote itself cannot reach.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def start_init_process(base: str, lifeline: int | None) -> InitProcessLink:
     try:
         status = _watch(first, up, down, orders, lifeline, (up_end, down_end, orders_end))
     finally:
+        _end_orphans()
         scratch.remove(base)
         _end_like(status)
 
@@ -117,6 +118,22 @@ def _watch(
         elif kill_pipe in ready:
             _kill_requested_child(kill_pipe, zygote, poll)
     return os.waitpid(zygote, 0)[1]
+
+
+def _end_orphans() -> None:
+    """End what is left of the zygote: its orphans are children of this process, as are theirs once they are dead.
+
+    Where the zygote had a PID namespace, the kernel has done so.
+    """
+    own = os.getpid()
+    with contextlib.suppress(OSError):
+        while pids := Path(f"/proc/{own}/task/{own}/children").read_text().split():
+            for pid in map(int, pids):
+                # Not waited for yet, so the number is still that of our child.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
 
 
 def _kill_requested_child(kill_pipe: int, zygote: int, poll: select.poll) -> None:

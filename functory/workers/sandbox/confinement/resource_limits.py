@@ -54,6 +54,13 @@ def limit_child(bounds: Bounds, tasks: int, ceilings: Mapping[int, int]) -> None
         resource.setrlimit(kind, (int(min(soft, highest)), int(min(hard, highest))))
 
 
+def limit_memory(size: int) -> None:
+    """Limit the address space of this process and its later children to ``size`` bytes; a lower limit stays."""
+    _, ceiling = resource.getrlimit(resource.RLIMIT_AS)
+    most = size if ceiling == resource.RLIM_INFINITY else min(size, ceiling)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
 def lower_tasks(value: int) -> None:
     """Lower the number of tasks that this process's user may have to ``value``; a lower limit stays."""
     _, ceiling = resource.getrlimit(resource.RLIMIT_NPROC)

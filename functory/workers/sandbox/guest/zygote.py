@@ -31,7 +31,7 @@ from pathlib import Path
 
 import msgspec
 
-from functory.workers.sandbox.confinement import confine, scratch
+from functory.workers.sandbox.confinement import confine, resource_limits, scratch
 from functory.workers.sandbox.guest import descriptors
 from functory.workers.sandbox.guest import main as guest_main
 from functory.workers.sandbox.protocol.plan import (
@@ -226,6 +226,37 @@ def _preload(names: tuple[str, ...]) -> None:
             importlib.import_module(name)
 
 
+def _end_processes(confined: confine.Confinement) -> None:
+    """End the processes that an import has started, and theirs: orphans of a dead one are found in the next round."""
+    for _ in range(_SWEEP_ROUNDS):
+        pids = _own_children()
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                handle = os.pidfd_open(pid)
+                try:
+                    confined.kill(pid, handle)
+                finally:
+                    os.close(handle)
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+    raise RuntimeError("its packages keep starting processes while they are imported")
+
+
+def _refuse_processes() -> None:
+    """Refuse to serve after an import that has started processes: where they cannot be seen, they cannot be ended.
+
+    The init process ends them, and their own, with this one.
+    """
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
+    raise RuntimeError("its packages start processes while they are imported, which tier C cannot end")
+
+
 def main(control_fd: int, base: str, paths: list[str]) -> None:
     """Run until the worker ends; then the waiting outer process removes ``base``.
 
@@ -253,7 +284,14 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
             importlib.invalidate_caches()
             sys.path_importer_cache.clear()
             guest_main.hide_modules(plan.packages)
-            _preload(plan.preload)
+            if plan.preload:
+                # Foreign code: it gets what the function that names it may have, and nothing of it goes on.
+                resource_limits.limit_memory(plan.memory_bytes)
+                _preload(plan.preload)
+                if plan.tier == "C":
+                    _refuse_processes()
+                else:
+                    _end_processes(confined)
             prepared = guest_main.Guest()
             prepared.warm_up()
         except Exception as error:

@@ -24,7 +24,7 @@ from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.child_reaper import ChildReaper
 from functory.workers.sandbox.pool.pool_entry import PoolEntry, is_unused, spares_of
 from functory.workers.sandbox.pool.pool_key import PoolKey
-from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
+from functory.workers.sandbox.pool.zygote_process import STARTING_TASKS, ZygoteProcess
 from functory.workers.sandbox.protocol.plan import Bounds, Tier
 
 _log = structlog.get_logger(__name__)
@@ -203,7 +203,7 @@ class Pool:
                 zygote.discard()
             entry.zygote = None
             self._make_room(entry)
-            entry.zygote = zygote = ZygoteProcess(entry.key, self.tier)
+            entry.zygote = zygote = self._new_zygote(entry.key)
             entry.since = self._monotonic()
             # Checked after it was stored: either ``close`` has found it, or this finds the pool closed.
             if self._ending.is_set():
@@ -212,6 +212,12 @@ class Pool:
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
             return zygote
+
+    def _new_zygote(self, key: PoolKey) -> ZygoteProcess:
+        group = None
+        if key.preload and self._groups is not None:
+            group = self._groups.acquire(key.memory_bytes, STARTING_TASKS)
+        return ZygoteProcess(key, self.tier, group)
 
     def _replace_if_old(self, entry: PoolEntry, now: float) -> None:
         """Replace a zygote that has served long enough. The next one starts beside it, and no caller waits."""
@@ -227,7 +233,7 @@ class Pool:
 
     def _renew(self, entry: PoolEntry, old: ZygoteProcess) -> None:
         try:
-            zygote = ZygoteProcess(entry.key, self.tier)
+            zygote = self._new_zygote(entry.key)
         except (Unavailable, OSError) as error:
             # The old one stays in use; the next execution tries again.
             _log.warning("old zygote not replaced, it stays in use", pid=old.pid, reason=str(error))

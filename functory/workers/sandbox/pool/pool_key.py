@@ -13,6 +13,9 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
 
     packages: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    cpu_seconds: float = 0.0
+    """The limits of an import by the zygote: those of the function that names it. 0 where it imports nothing."""
     trust_domain: str = ""
     hosts: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -27,6 +30,7 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
             base=base,
             packages=self.packages,
             preload=self.preload,
+            memory_bytes=self.memory_bytes,
             read=self.read,
             write=self.write,
             subprocess=self.subprocess,
@@ -42,6 +46,8 @@ def pool_key_of(job: Job) -> PoolKey:
     return PoolKey(
         packages=job.packages,
         preload=job.preload,
+        memory_bytes=job.limits.memory_bytes if job.preload else 0,
+        cpu_seconds=job.limits.cpu_seconds if job.preload else 0.0,
         trust_domain=job.trust_domain,
         hosts=grants.hosts,
         read=grants.read,

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from itertools import count
 from pathlib import Path
 
@@ -23,12 +24,18 @@ import msgspec
 
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement import scratch, user_ids
+from functory.workers.sandbox.confinement.cgroups import Cgroup
+from functory.workers.sandbox.confinement.resource_usage import ResourceUsage
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.protocol.plan import FAILED, MAX_CHILDREN, READY, ForkRequest, Tier
 
 START_SECONDS = 60.0  # 0.1 s on an idle machine, 0.3 s with pandas; a loaded one needs longer
 _SEND_SECONDS = 10.0  # a zygote that takes no 100-byte message within this time is stopped or broken
 _DEATH_SECONDS = 5.0
+_USAGE_CHECK_SECONDS = 0.05
+_OWN_CPU_SECONDS = 1.0
+# While packages are imported: the init process, the zygote, and the process that starts it in a PID namespace.
+STARTING_TASKS = 3
 _ANSWER_BYTES = 65_536
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 _PREFIX = "functory-run-"
@@ -103,11 +110,13 @@ def _paths(inspecting: bool) -> list[str]:
 class ZygoteProcess:
     """A started zygote. ``fork`` is safe to call from many threads.
 
-    Raises ``Unavailable`` when it cannot start; then it has been removed already.
+    ``group`` is the control group of one that imports packages; it is released with the zygote. Raises ``Unavailable``
+    when it cannot start; then it has been removed already.
     """
 
-    def __init__(self, pool_key: PoolKey, tier: Tier) -> None:
+    def __init__(self, pool_key: PoolKey, tier: Tier, group: Cgroup | None = None) -> None:
         self.pool_key = pool_key
+        self._group = group
         self.tier: Tier = tier
         self.broken = False
         self.forks = 0
@@ -153,9 +162,11 @@ class ZygoteProcess:
         self._first_id = _first_id(self.tier, self._process.pid)
         if self._first_id:
             os.chown(self.base, self._first_id, self._first_id)
-        self._control.settimeout(START_SECONDS)
+        if self._group is not None:
+            self._group.add(self._process.pid)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._control.send(msgspec.msgpack.encode(self.pool_key.plan(self.tier, self.base, self._first_id)))
+        self._wait_for_answer()
         space = socket.CMSG_SPACE(_CREDENTIALS.size)
         answer, ancillary, _, _ = self._control.recvmsg(_ANSWER_BYTES, space)
         for level, sort, data in ancillary:
@@ -163,7 +174,29 @@ class ZygoteProcess:
                 self.pid = _CREDENTIALS.unpack(data)[0]
         if answer == READY:
             self._handle = os.pidfd_open(self.pid)
+            if self._group is not None:
+                # Children are forked into it, and leave it at once.
+                self._group.limit(self.pool_key.memory_bytes, MAX_CHILDREN + STARTING_TASKS)
         return answer
+
+    def _wait_for_answer(self) -> None:
+        """Wait until the zygote is ready. OSError when its packages take more than an execution of them may."""
+        key = self.pool_key
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        usage = ResourceUsage(self._process.pid)
+        deadline = time.monotonic() + START_SECONDS
+        while not poll.poll(_USAGE_CHECK_SECONDS * 1000):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it was not ready within {START_SECONDS:g} s")
+            if not key.preload:
+                continue
+            usage.sample()
+            # Its own start takes some tenths of a second, and about as much memory as the worker's interpreter.
+            if usage.cpu_seconds > key.cpu_seconds + _OWN_CPU_SECONDS:
+                raise OSError(f"importing its packages took more than {key.cpu_seconds:g} s of CPU")
+            if usage.memory_bytes > key.memory_bytes:
+                raise OSError(f"importing its packages took more than {key.memory_bytes} bytes of memory")
 
     def alive(self) -> bool:
         return not self.broken and self._process.poll() is None
@@ -250,12 +283,27 @@ class ZygoteProcess:
             waiting.register(handle, select.POLLIN)
             waiting.poll(_DEATH_SECONDS * 1000)
             os.close(handle)
+        else:
+            self._kill_starting()
+        # Its init process sees its end, and ends what it left.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_DEATH_SECONDS)
         self._process.kill()
         self._process.wait()
         # After the kill: a sender that was blocked by a stopped zygote has released its lock by now.
         with self._lock:
             self._control.close()
         scratch.remove(self.base)
+        if self._group is not None:
+            group, self._group = self._group, None
+            group.release()
+
+    def _kill_starting(self) -> None:
+        """Kill the zygote that has not reported yet, and so has no handle: it is the child of its init process."""
+        init = self._process.pid
+        with contextlib.suppress(OSError):
+            for pid in Path(f"/proc/{init}/task/{init}/children").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
     def close_inherited(self) -> None:
         """In a forked copy of the worker: close our copies of the original's descriptors, and end nothing."""

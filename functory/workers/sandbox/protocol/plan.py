@@ -27,6 +27,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """``site-packages`` folders in the order of the search: the entry's own, then its dependencies'."""
     preload: tuple[str, ...] = ()
     """Modules that are imported once, in the zygote, after it is confined."""
+    memory_bytes: int = 0
+    """Address space of the zygote, set before packages are imported; 0 where it imports none."""
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     """Granted paths: absolute, and there when the zygote starts."""

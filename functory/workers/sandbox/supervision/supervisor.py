@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.confinement import scratch
+from functory.workers.sandbox.confinement.resource_usage import ResourceUsage, unlinked_file_bytes
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.frames import (
@@ -30,7 +31,6 @@ from functory.workers.sandbox.protocol.frames import (
 from functory.workers.sandbox.protocol.host import OutputFilter, UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.protocol.log_lines import LogCollector
-from functory.workers.sandbox.supervision.resource_usage import ResourceUsage, unlinked_file_bytes
 from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
 from functory.workers.sandbox.supervision.worker_cost import TooCostly, WorkerCost
 
