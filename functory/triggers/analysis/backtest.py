@@ -11,7 +11,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from functory.engine.database.clock import time_of_id
@@ -209,6 +209,12 @@ class _Reader:
             yield row, matches
 
 
+def _written(row: Row) -> datetime:
+    """When an event was written: its own time where its id says the same millisecond, else the time in the id."""
+    at = time_of_id(row["id"])
+    return row["time"] if at <= row["time"] < at + timedelta(milliseconds=1) else at
+
+
 class _RoutingOrder:
     """Brings events into the order in which they were routed. Pending ones are taken as routed at ``until``."""
 
@@ -222,7 +228,7 @@ class _RoutingOrder:
         """Yield the events that were routed together, with the time, earliest first."""
         for row, matches in matched:
             # All events that are still to be read were written, and so routed, later than those before this one.
-            written = time_of_id(row["id"])
+            written = _written(row)
             while self._heap and self._heap[0][0] < written:
                 yield self._pop()
             heapq.heappush(self._heap, (row["routed_at"] or self._until, row["id"], row, matches))
@@ -234,7 +240,7 @@ class _RoutingOrder:
         waiting = [
             (id_, row["time"])
             for routed, id_, row, _ in (*self._batch, *self._heap)
-            if routed > now and time_of_id(id_) <= now
+            if routed > now and _written(row) <= now
         ]
         return min(waiting)[1] if waiting else None
 
