@@ -155,6 +155,20 @@ class Settings(BaseSettings):
         le=1_000_000,
         description="Firings a minute of one trigger for one subject; 0 for no limit.",
     )
+    trigger_source_rate: int = Field(
+        default=12_000,
+        ge=0,
+        le=1_000_000,
+        description="Firings a minute of one trigger for one webhook, or for /events, over all subjects; "
+        "60 times the trigger's usual rate if that is more; 0 for no limit.",
+    )
+    trigger_repeat_rate: int = Field(
+        default=60,
+        ge=0,
+        le=1_000_000,
+        description="Firings a minute of one trigger for the same content from one webhook, or from /events; "
+        "0 for no limit.",
+    )
     max_event_bytes: int = Field(
         default=1_048_576, ge=1024, le=16_777_216, description="Largest data of an event or input, in bytes."
     )

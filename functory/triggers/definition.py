@@ -4,12 +4,14 @@ The stored form is a plain object, written by :func:`define`::
 
     {"on": pattern, "criteria": StackStorm's or left out, "when": CEL text or None, "function": "name" or "name@3",
      "input": template or None, "pass": "event" | "output",
-     "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "acknowledge_cycle"},
+     "guards": {"max_depth", "max_revisits", "allow_self", "budget", "rate", "source_rate", "repeat_rate",
+               "acknowledge_cycle"},
      "flow": flow control (triggers.flow_control) or left out, "composite": in the place of "on" (triggers.composites),
      "compensate": true or left out}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
-minute for one subject (0: no limit). ``acknowledge_cycle`` is the bound on revisits that the author accepts
+minute for one subject, ``source_rate`` for one source that sends over HTTP, ``repeat_rate`` for the same content from
+there (0: no limit). ``acknowledge_cycle`` is the bound on revisits that the author accepts
 for a cycle found by the analysis.
 
 ``compensate``: the execution that the trigger starts is a step of the execution that caused the event. It is
@@ -75,6 +77,8 @@ _GUARDS: dict[str, tuple[int, int]] = {
     "max_revisits": (0, 10_000),
     "budget": (1, 1_000_000),
     "rate": (0, 1_000_000),
+    "source_rate": (0, 1_000_000),
+    "repeat_rate": (0, 1_000_000),
     "acknowledge_cycle": (1, 10_000),
 }
 
@@ -88,6 +92,8 @@ class Guards:
     allow_self: bool = False
     budget: int | None = None
     rate: int | None = None
+    source_rate: int | None = None
+    repeat_rate: int | None = None
     acknowledge_cycle: int | None = None
 
 

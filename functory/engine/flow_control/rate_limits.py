@@ -12,8 +12,8 @@ throttle delays it, with two of them: ``throttle`` for reservations and ``start`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -25,6 +25,9 @@ from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import NO_KEY, Key, RateLimit
 from functory.engine.serialization import json_codec
 
+# A guard that adapts allows this number of times the trigger's usual rate: a loop is faster, honest use hardly ever.
+USUAL_FACTOR = 60
+
 RateLimitControl = Literal["throttle", "start", "rate_limit", "rate_guard", "webhook"]
 
 
@@ -34,6 +37,39 @@ def guard_limit(subject: str | None, per_minute: int) -> RateLimit:
     """
     key = NO_KEY if subject is None else Key(json_codec.digest(subject)[:32], subject[:200])
     return RateLimit(key, per_minute, 60.0, burst=per_minute)
+
+
+def source_limit(source: str, per_minute: int) -> RateLimit:
+    """Return the rate guard of a trigger for all events of one source."""
+    key = Key.of(source, "source")
+    return RateLimit(Key(key.hash, f"source {source}"[:200]), per_minute, 60.0, burst=per_minute)
+
+
+def repeat_limit(source: str, content: object, per_minute: int) -> RateLimit:
+    """Return the rate guard of a trigger for events of one source that have the same content."""
+    key = Key.of([source, content], "content")
+    return RateLimit(
+        Key(key.hash, f"the same content from {source}"[:200]), per_minute, 60.0, burst=per_minute
+    )
+
+
+@dataclass(frozen=True)
+class RateGuard:
+    """A rate limit of a trigger against loops: ``reason`` is recorded for a match beyond it, ``what`` says of what the
+    matches are counted. One that ``adapts`` is wider for a trigger that is usually busy.
+    """
+
+    reason: Literal["rate", "source_rate", "repeat_rate"]
+    limit: RateLimit
+    what: str
+    adapts: bool = False
+
+    def adapted(self, usual_rate: int | None) -> RateGuard:
+        """Return the guard for a trigger with this usual rate a minute (None: unknown)."""
+        most = USUAL_FACTOR * (usual_rate or 0)
+        if not self.adapts or most <= self.limit.limit:
+            return self
+        return replace(self, limit=replace(self.limit, limit=most, burst=most))
 
 
 def emission_interval(limit: RateLimit) -> timedelta:
@@ -98,6 +134,28 @@ class RateLimitStates:
     def try_acquire(self, owner_id: str, limit: RateLimit) -> bool:
         """Use the limit once, now. Returns False when that is not allowed; a refused use is counted as dropped."""
         return not self.acquire(owner_id, limit)
+
+    def acquire_all(self, owner_id: str, guards: Sequence[RateGuard]) -> RateGuard | None:
+        """Use all limits once, now, or none of them. Returns the first one that does not allow it, which is counted as
+        dropped; None when all were used.
+        """
+        states = [self._state(owner_id, guard.limit) for guard in guards]
+        following: list[datetime] = []
+        for state, guard in zip(states, guards, strict=True):
+            start, after = reserve(state.next_allowed_at, self._now, guard.limit)
+            if start > self._now:
+                state.dropped += 1
+                return guard
+            following.append(after)
+        for state, after in zip(states, following, strict=True):
+            state.next_allowed_at = after
+        return None
+
+    def change_limit(self, owner_id: str, before: RateLimit, after: RateLimit) -> None:
+        """Let ``after`` take the place of ``before``, with as many uses as were counted until now."""
+        state = self._state(owner_id, before)
+        ahead = max(state.next_allowed_at - self._now, timedelta())
+        state.next_allowed_at = self._now + ahead * (emission_interval(after) / emission_interval(before))
 
     def _state(self, owner_id: str, limit: RateLimit) -> RateLimitState:
         place = owner_id, limit.key.hash

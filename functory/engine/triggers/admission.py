@@ -1,7 +1,7 @@
 """Admission: the checks against stored rows that a match passes before it becomes an execution, in their order.
 
 The target function must exist and the input must fit. Then come the guards that count: the root budget, the trigger's
-circuit breaker, its rate for the subject. A refused match keeps its reason with limit and value. The guards that need
+circuit breaker, its rates. A refused match keeps its reason with limit and value. The guards that need
 no rows (own events, revisits, depth) come earlier, in ``functory.triggers.routing.guards``.
 
 Each check decides over states that it is given: :func:`admit` loads them from rows, a backtest keeps them in memory.
@@ -10,7 +10,7 @@ Each check decides over states that it is given: :func:`admit` loads them from r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -25,10 +25,11 @@ from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import compensable_steps
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
-from functory.engine.flow_control.controls import NO_CONTROLS, Controls, RateLimit
-from functory.engine.flow_control.rate_limits import RateLimits, RateLimitStates, guard_limit
+from functory.engine.flow_control.controls import NO_CONTROLS, Controls
+from functory.engine.flow_control.rate_limits import RateGuard, RateLimits, RateLimitStates
 from functory.engine.functions import dependencies, versions
 from functory.engine.serialization import json_schema
+from functory.engine.triggers import usual_rates
 
 
 class InputTemplate(Protocol):
@@ -43,17 +44,17 @@ class InputTemplate(Protocol):
 class Fire:
     """A trigger that matched: start ``function`` with the input that ``template`` renders.
 
-    ``budget`` is the trigger's own limit of the root budget, ``per_minute`` its rate limit for one subject (None: no
-    limit). ``events`` are the rows of all events of a firing that stands for several: each gets a firing, and the
-    execution belongs to the causal tree of the event that it is admitted with. ``is_step``: the execution is a step of
-    the executions that caused the events, and is compensated with their other steps.
+    ``budget`` is the trigger's own limit of the root budget, ``rate_guards`` are its limits of rate for this event.
+    ``events`` are the rows of all events of a firing that stands for several: each gets a firing, and the execution
+    belongs to the causal tree of the event that it is admitted with. ``is_step``: the execution is a step of the
+    executions that caused the events, and is compensated with their other steps.
     """
 
     trigger: Mapping[str, Any]
     function: str
     template: InputTemplate
     budget: int | None = None
-    per_minute: int | None = None
+    rate_guards: tuple[RateGuard, ...] = ()
     controls: Controls = NO_CONTROLS
     events: Sequence[Mapping[str, Any]] = ()
     is_step: bool = False
@@ -204,15 +205,19 @@ def within_budget(
 
 
 def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    limited = [item for item in ready if item.fire.per_minute is not None]
+    limited = [item for item in ready if item.fire.rate_guards]
     if not limited:
         return list(ready), []
     breakers = Breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
     closed = [item for item in limited if breakers.open_until(item.fire.trigger["id"]) is None]
     rate_guard = RateLimits(
-        tx, "rate_guard", [(item.fire.trigger["id"], _guard_limit(item)) for item in closed]
+        tx,
+        "rate_guard",
+        [(item.fire.trigger["id"], guard.limit) for item in closed for guard in item.fire.rate_guards],
     )
-    kept, refused, opened = within_rate(ready, rate_guard, breakers)
+    kept, refused, opened = within_rate(
+        ready, rate_guard, breakers, lambda id_: usual_rates.median_per_minute(tx, id_)
+    )
     rate_guard.write()
     event_store.append(
         tx,
@@ -226,48 +231,69 @@ def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
 
 
 def within_rate(
-    ready: Sequence[Admitted], rate_guard: RateLimitStates, breakers: BreakerStates
+    ready: Sequence[Admitted],
+    rate_guard: RateLimitStates,
+    breakers: BreakerStates,
+    count_usual_rate: Callable[[str], int] = lambda _: 0,
 ) -> tuple[list[Admitted], list[SuppressedMatch], list[tuple[Mapping[str, Any], datetime]]]:
     """Split matches by the rate guards and breakers of their triggers.
 
+    ``count_usual_rate`` returns the usual rate a minute of a trigger id; it is called when a guard depends on it.
     Returns also the triggers whose breaker opened, each with the time at which it closes.
     """
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     opened: list[tuple[Mapping[str, Any], datetime]] = []
     for item in ready:
-        trigger, limit = item.fire.trigger, item.fire.per_minute
-        until = None if limit is None else breakers.open_until(trigger["id"])
-        if limit is None or (until is None and rate_guard.try_acquire(trigger["id"], _guard_limit(item))):
+        trigger, guards = item.fire.trigger, item.fire.rate_guards
+        until = breakers.open_until(trigger["id"]) if guards else None
+        if until is not None:
+            refused.append((item.event, _breaker_open(trigger, until)))
+            continue
+        violated = _first_violation(trigger["id"], guards, rate_guard, breakers, count_usual_rate)
+        if violated is None:
             kept.append(item)
             continue
-        if until is not None:
-            closes = until.isoformat(timespec="seconds")
-            detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
-            refused.append(
-                (
-                    item.event,
-                    Suppress(
-                        trigger,
-                        "breaker_open",
-                        circuit_breaker.VIOLATIONS_TO_OPEN,
-                        circuit_breaker.VIOLATIONS_TO_OPEN,
-                        detail,
-                    ),
-                )
-            )
-            continue
-        closes_at = breakers.record_violation(trigger["id"])
-        detail = f"more than {limit} a minute for the subject {item.event['subject']!r}"
-        refused.append((item.event, Suppress(trigger, "rate", limit, limit + 1, detail)))
+        limit = violated.limit.limit
+        detail = f"more than {limit} a minute {violated.what}"
+        refused.append((item.event, Suppress(trigger, violated.reason, limit, limit + 1, detail)))
+        # Copies of one event say nothing against the others: they do not pause the trigger.
+        closes_at = None if violated.reason == "repeat_rate" else breakers.record_violation(trigger["id"])
         if closes_at is not None:
             opened.append((trigger, closes_at))
     return kept, refused, opened
 
 
-def _guard_limit(item: Admitted) -> RateLimit:
-    assert item.fire.per_minute is not None
-    return guard_limit(item.event["subject"], item.fire.per_minute)
+def _first_violation(
+    trigger_id: str,
+    guards: Sequence[RateGuard],
+    rate_guard: RateLimitStates,
+    breakers: BreakerStates,
+    count_usual_rate: Callable[[str], int],
+) -> RateGuard | None:
+    """Use the guards once. Returns the one that does not allow it; the usual rate is counted only if one depends on
+    it.
+    """
+    if not guards:
+        return None
+    known = breakers.usual_rate(trigger_id)
+    violated = rate_guard.acquire_all(trigger_id, [guard.adapted(known) for guard in guards])
+    if violated is None or not violated.adapts or known is not None:
+        return violated
+    usual = count_usual_rate(trigger_id)
+    breakers.set_usual_rate(trigger_id, usual)
+    wider = violated.adapted(usual)
+    if wider is violated:
+        return violated
+    rate_guard.change_limit(trigger_id, violated.limit, wider.limit)
+    return rate_guard.acquire_all(trigger_id, [guard.adapted(usual) for guard in guards])
+
+
+def _breaker_open(trigger: Mapping[str, Any], until: datetime) -> Suppress:
+    closes = until.isoformat(timespec="seconds")
+    detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
+    limit = circuit_breaker.VIOLATIONS_TO_OPEN
+    return Suppress(trigger, "breaker_open", limit, limit, detail)
 
 
 def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:

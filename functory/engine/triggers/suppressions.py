@@ -37,7 +37,9 @@ from functory.engine.serialization import json_schema
 from functory.engine.triggers.admission import InputTemplate, Suppress, SuppressedMatch
 
 # Reasons of guards: sent as an event, shown on the execution whose next step was suppressed.
-GUARD_REASONS = frozenset({"own_event", "cycle", "depth", "budget", "rate", "breaker_open"})
+GUARD_REASONS = frozenset(
+    {"own_event", "cycle", "depth", "budget", "rate", "source_rate", "repeat_rate", "breaker_open"}
+)
 
 Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
 

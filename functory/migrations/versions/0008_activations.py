@@ -28,6 +28,7 @@ def upgrade() -> None:
     _let_publishers_claim()
     _create_trigger_failures()
     op.add_column("suppression", sa.Column("resumed", sa.Integer(), server_default="0", nullable=False))
+    _add_usual_rates()
 
 
 def downgrade() -> None:
@@ -36,9 +37,16 @@ def downgrade() -> None:
     _drop_throttles()
     op.drop_column("outbox", "claimed_until")
     op.drop_column("suppression", "resumed")
+    op.drop_column("breaker", "usual_until")
+    op.drop_column("breaker", "usual_rate")
     op.drop_index("ix_execution_replay_of", table_name="execution")
     op.drop_table("version_mark")
     op.drop_table("activation")
+
+
+def _add_usual_rates() -> None:
+    op.add_column("breaker", sa.Column("usual_rate", sa.Integer(), nullable=True))
+    op.add_column("breaker", sa.Column("usual_until", Instant(), nullable=True))
 
 
 def _create_activations() -> None:

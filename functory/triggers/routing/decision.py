@@ -26,7 +26,7 @@ from functory.triggers.definition import CompiledTrigger
 from functory.triggers.expressions.conditions import ConditionResult
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of_event
-from functory.triggers.routing.guards import Guards, check_guards, effective_guards
+from functory.triggers.routing.guards import Guards, check_guards, effective_guards, rate_guards
 from functory.triggers.routing.trigger_set import TriggerMatch
 
 Row = Mapping[str, Any]
@@ -193,7 +193,7 @@ def _fire(
         compiled.function,
         FiringInput(compiled, event, rows if listed else None),
         budget=guards.budget,
-        per_minute=guards.rate or None,
+        rate_guards=rate_guards(guards, rows[-1]),
         controls=controls,
         events=rows if len(rows) > 1 else (),
         is_step=compiled.compensate,

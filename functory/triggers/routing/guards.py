@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from functory.engine.events import causation
+from functory.engine.flow_control import rate_limits
+from functory.engine.flow_control.rate_limits import RateGuard
 from functory.engine.settings import Settings
 from functory.triggers.definition import Guards
 
@@ -18,6 +20,7 @@ from functory.triggers.definition import Guards
 AGENT_DEPTH = 4
 AGENT_BUDGET = 50
 AGENT_RATE = 60
+AGENT_SOURCE_RATE = 600
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,70 @@ def effective_guards(guards: Guards, *, by_agent: bool, settings: Settings) -> G
     itself nor revisit.
     """
     rate = settings.trigger_rate if guards.rate is None else guards.rate
-    revisits = guards.acknowledge_cycle or guards.max_revisits
+    guards = replace(
+        guards,
+        rate=rate,
+        source_rate=_at_least(settings.trigger_source_rate, rate, guards.source_rate),
+        repeat_rate=_at_least(settings.trigger_repeat_rate, guards.rate, guards.repeat_rate),
+        max_revisits=guards.acknowledge_cycle or guards.max_revisits,
+    )
     if not by_agent:
-        return replace(guards, rate=rate, max_revisits=revisits)
+        return guards
     return replace(
         guards,
         max_depth=min(guards.max_depth or AGENT_DEPTH, AGENT_DEPTH),
         budget=min(guards.budget or AGENT_BUDGET, AGENT_BUDGET),
         rate=min(rate or AGENT_RATE, AGENT_RATE),
+        source_rate=min(guards.source_rate or AGENT_SOURCE_RATE, AGENT_SOURCE_RATE),
+        repeat_rate=min(guards.repeat_rate or AGENT_RATE, AGENT_RATE),
         max_revisits=1,
         allow_self=False,
     )
+
+
+def _at_least(setting: int, rate: int | None, own: int | None) -> int:
+    """A trigger's ``own`` limit, or else the setting, but never less than its ``rate``; 0 is no limit."""
+    if own is not None:
+        return own
+    return 0 if rate == 0 or setting == 0 else max(setting, rate or 0)
+
+
+def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ...]:
+    """The limits of rate that count for an event (a row): for its subject, and for where it came from over HTTP.
+
+    What a loop outside the engine sends back begins a tree of its own if its lineage was lost on the way. Only the
+    source and the content are left to count.
+    """
+    found: list[RateGuard] = []
+    subject, source = event["subject"], _http_source(event)
+    if guards.rate:
+        limit = rate_limits.guard_limit(subject, guards.rate)
+        found.append(RateGuard("rate", limit, f"for the subject {subject!r}"))
+    if source and guards.source_rate:
+        limit = rate_limits.source_limit(source, guards.source_rate)
+        found.append(RateGuard("source_rate", limit, f"from {source}", adapts=True))
+    if source and guards.repeat_rate:
+        content = [event["type"], subject, _content(event["data"])]
+        limit = rate_limits.repeat_limit(source, content, guards.repeat_rate)
+        found.append(RateGuard("repeat_rate", limit, f"with the same content from {source}"))
+    return tuple(found)
+
+
+def _http_source(event: Mapping[str, Any]) -> str | None:
+    """Where a root event came in over HTTP: its webhook, or ``/events``, whose senders name their source freely."""
+    source: str = event["source"]
+    if event["cause_execution_id"] is not None:
+        return None
+    if source.startswith("/functory/webhook/"):
+        return source
+    return None if source == "/functory" or source.startswith("/functory/") else "/events"
+
+
+def _content(data: Any) -> Any:
+    """The data of an event without the headers that a webhook's default data shows: they differ in each copy."""
+    if isinstance(data, Mapping) and data.keys() == {"webhook", "headers", "query", "body"}:
+        return {key: value for key, value in data.items() if key != "headers"}
+    return data
 
 
 def check_guards(

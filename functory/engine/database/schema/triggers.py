@@ -57,6 +57,9 @@ breaker = Table(
     Column("trips", sa.Integer, nullable=False),
     Column("since", Instant, nullable=False),
     Column("open_until", Instant),
+    # The median of its firings a minute, counted once it was needed.
+    Column("usual_rate", sa.Integer),
+    Column("usual_until", Instant),
 )
 
 # Suppressions by root, so that a flood of events is one row with a count.

@@ -93,7 +93,7 @@ def turns(engine: Functory) -> int:
 
 def stopped_by(engine: Functory) -> Counter[str]:
     """Which guard has stopped the loop; waits until nothing goes on."""
-    wait_for(lambda: engine.suppressions.list(), "a guard stops the loop")
+    wait_for(lambda: engine.suppressions.list(), "a guard stops the loop", seconds=120)
     engine.settle(60)
     before = turns(engine)
     stays(lambda: turns(engine) == before, 0.3)
@@ -176,3 +176,31 @@ def test_a_loop_through_a_service_that_passes_headers_on_ends_at_its_first_retur
         begin(engine, service)
         assert stopped_by(engine) == {"own_event": 1}
     assert turns(engine) == 1
+
+
+@pytest.mark.parametrize(("guards", "limit"), [({}, 60), ({"rate": 5}, 5)], ids=["defaults", "rate"])
+def test_a_loop_that_loses_its_lineage_and_repeats_itself_ends_at_the_limit(
+    site: tuple[Functory, str], guards: dict[str, Any], limit: int
+) -> None:
+    engine, url = site
+    with forwarder(f"{url}/webhooks/loop", lambda name: name in NEEDED) as service:
+        begin(engine, service, step=0, **guards)
+        (reason, *more) = stopped_by(engine)
+    assert not more and reason == ("repeat_rate" if limit == 60 else "rate")
+    assert limit <= turns(engine) <= most(engine, limit)
+
+
+def most(engine: Functory, limit: int) -> float:
+    """What a rate a minute allows while the loop ran: its limit at once, and then one each interval."""
+    times = [row["created_at"] for row in engine.executions.list(function="turn", limit=1000)]
+    return limit + (max(times) - min(times)).total_seconds() * limit / 60 + 1
+
+
+def test_a_loop_that_loses_its_lineage_and_varies_ends_at_the_rate_of_its_source(
+    site: tuple[Functory, str],
+) -> None:
+    engine, url = site
+    with forwarder(f"{url}/webhooks/loop", lambda name: name in NEEDED) as service:
+        begin(engine, service, rate=5, source_rate=12)
+        assert stopped_by(engine) == {"source_rate": 1}
+    assert 12 <= turns(engine) <= most(engine, 12)
