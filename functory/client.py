@@ -14,16 +14,16 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import structlog
 
+from functory.engine import private_files
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
-from functory.engine.errors import FunctoryError, Invalid, WaitTimeout
+from functory.engine.errors import FunctoryError, WaitTimeout
 from functory.engine.events.store import Events
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation.operator_commands import Compensations
@@ -80,7 +80,8 @@ class Functory:
         self.settings = settings or load_settings()
         self.author = author or _whoami()
         if self.settings.database.startswith("sqlite"):
-            _make_home(self.settings.home)
+            private_files.make_home(self.settings.home)
+        private_files.mend(self.settings)
         self.database = Database.of(self.settings, pool_size=self.settings.worker_slots + 6)
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
@@ -435,17 +436,6 @@ def collect_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def _dependency_names(declared: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(d.name for d in dependencies.parse(declared.get("dependencies")))
-
-
-def _make_home(home: Path) -> None:
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Invalid(
-            f"the folder {home} cannot be made",
-            str(error),
-            "set FUNCTORY_HOME to a folder that you may write",
-        ) from None
 
 
 def _whoami() -> str:

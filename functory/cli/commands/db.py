@@ -281,21 +281,15 @@ def _has_retention() -> bool:
 @contextmanager
 def _open_database(settings: Settings | None = None) -> Iterator[Database]:
     """The database alone, whatever its schema."""
+    from functory.engine import private_files
     from functory.engine.database.connection import Database
-    from functory.engine.errors import Invalid
     from functory.engine.settings import load_settings
 
     session.log_to_stderr()
     settings = settings or load_settings()
     if settings.database_url is None:
-        try:
-            settings.home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Invalid(
-                f"the folder {settings.home} cannot be made",
-                error.strerror or str(error),
-                "set FUNCTORY_HOME to a folder that you may write",
-            ) from None
+        private_files.make_home(settings.home)
+    private_files.mend(settings)
     database = Database.of(settings, pool_size=1)
     try:
         yield database

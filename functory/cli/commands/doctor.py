@@ -66,6 +66,7 @@ def run_checks() -> list[CheckResult]:
         )
     )
     for name, check in (
+        ("files", _files),
         ("database", _database),
         ("broker", _broker),
         ("sandbox", _sandbox),
@@ -130,6 +131,15 @@ def _guards(database: Any) -> list[CheckResult]:
 
     found = dropped_matches.describe(Suppressions(database).dropped(dropped_matches.DAY))
     return [CheckResult("guards", "warn", what, advice) for what, advice in found]
+
+
+def _files(settings: Any) -> list[CheckResult]:
+    from functory.engine import private_files
+
+    found = private_files.find_open(settings)
+    if not found:
+        return [CheckResult("files", "ok", "no other user can read the data")]
+    return [CheckResult("files", "warn", f"other users can read {path}", advice) for path, advice in found]
 
 
 def _database(settings: Any) -> list[CheckResult]:
@@ -254,8 +264,6 @@ def _secrets(settings: Any) -> list[CheckResult]:
             CheckResult("secrets", "warn", "no key: no secret can be set or used", "set FUNCTORY_SECRET_KEY")
         ]
     Secrets(Database.of(settings), settings).check_key()
-    if settings.secret_key is None and file.stat().st_mode & 0o077:
-        return [CheckResult("secrets", "warn", f"other users can read {file}", f"chmod 600 {file}")]
     return [
         CheckResult(
             "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"

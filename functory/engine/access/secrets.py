@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import SecretStr
 
+from functory.engine import private_files
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import secret
 from functory.engine.errors import FunctoryError, Invalid, NotFound
@@ -183,7 +184,7 @@ class Secrets:
 
 def _create(file: Path) -> bytes:
     """Create a key and move it into ``file`` in one step; return another process's key if that process was first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    private_files.make_home(file.parent)
     draft = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
+from functory.engine import private_files
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
 from functory.engine.database.driver_errors import DriverErrorTranslation, unknown_commit_outcome
@@ -336,6 +337,9 @@ class Database:
             options["poolclass"] = sa.pool.StaticPool
         else:
             options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
+        if self.file is not None:
+            # SQLite would take the mode from the umask. Its log files get the mode of this one.
+            private_files.create_file(self.file)
         engine = sa.create_engine(self._url, hide_parameters=True, **options)
         hooks.listen(engine, "connect", sqlite_connections.prepare)
         return engine

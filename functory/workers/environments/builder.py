@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
+from functory.engine import private_files
 from functory.engine.errors import Conflict, Unavailable
 from functory.workers.environments import requirements as reading
 from functory.workers.environments.uv import TooLarge, Uv, interpreter
@@ -138,7 +139,7 @@ class Builder:
             except FileNotFoundError:
                 return False
             # Renamed away first: a half-deleted environment must never look complete.
-            (self.home / "tmp").mkdir(parents=True, exist_ok=True)
+            self._make(self.home / "tmp")
             grave = Path(tempfile.mkdtemp(prefix=f"{key}-", dir=self.home / "tmp"))
             place.chmod(0o755)
             place.rename(grave / "removed")
@@ -207,10 +208,15 @@ class Builder:
             "need fewer packages, or raise FUNCTORY_PACKAGES_BYTES",
         )
 
-    @staticmethod
-    def _make(folder: Path) -> None:
+    def _make(self, folder: Path) -> None:
         try:
+            private_files.make_folder(self.home.parent)
+            if not self.home.is_dir():
+                self.home.mkdir(exist_ok=True)
+                # Whatever the umask is: functions read their packages below it, perhaps under other user ids.
+                self.home.chmod(0o755)
             folder.mkdir(parents=True, exist_ok=True)
+            private_files.let_functions_pass(self.home.parent)
         except OSError as error:
             raise Unavailable(
                 f"the folder {folder} cannot be made",

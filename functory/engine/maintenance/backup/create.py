@@ -18,6 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import private_files
 from functory.engine.database import migrations, partitions
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.former_tables import FORMER_TABLES
@@ -113,8 +114,8 @@ def _sqlite(
             # The open transaction keeps the copy at this time: without it, a step that finds a change begins anew.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            private_files.create_file(copy)
             with contextlib.closing(sqlite3.connect(copy)) as target:
-                copy.chmod(0o600)
                 source.backup(
                     target,
                     pages=PAGES,
@@ -160,10 +161,10 @@ def _postgres(
 
 def unpack(path: Path, manifest: Manifest, target: Path) -> None:
     """Unpack the SQLite database of a backup into a file."""
+    private_files.create_file(target)
     with (
         archive.open_payload(path, manifest) as packed,
         gzip.open(packed) as given,
         target.open("wb") as file,
     ):
-        target.chmod(0o600)
         shutil.copyfileobj(given, file, archive.CHUNK_BYTES)

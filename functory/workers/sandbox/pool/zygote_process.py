@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from functory.engine import private_files
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.confinement import scratch, user_ids
 from functory.workers.sandbox.confinement.cgroups import Cgroup
@@ -142,6 +143,7 @@ class ZygoteProcess:
                 stdout=subprocess.DEVNULL,
                 cwd="/",
                 start_new_session=True,
+                umask=private_files.umask_of_functions(),
             )
         try:
             answer = self._handshake()
