@@ -49,7 +49,7 @@ def test_a_condition_that_fails_is_a_suppressed_firing_and_a_false_one_is_none(s
 
 
 def failures(world: Any) -> list[dict[str, Any]]:
-    return [row["data"] for row in reversed(world.events.list(type_="trigger.failed"))]
+    return [row["data"] for row in reversed(world.events.list(type_="trigger.failed", payloads=True))]
 
 
 def test_a_match_of_which_no_execution_can_be_made_is_an_event(shop):
