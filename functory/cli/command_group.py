@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from functory.engine.serialization.control_characters import one_line
+
 
 def option(help_: str, *names: str) -> Any:
     """Make an option whose default is not shown: it has none, or the help says it."""
@@ -63,5 +65,5 @@ def confirm(question: str, yes: bool) -> None:
         raise Invalid(
             "not confirmed", "the command asks first, and there is no terminal to ask in", "add --yes"
         )
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(one_line(question), err=True):
         raise typer.Abort

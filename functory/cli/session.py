@@ -9,7 +9,8 @@ from collections.abc import Iterator, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from functory.terminal import console, errors
+from functory.engine.serialization.control_characters import marked_lines
+from functory.terminal import console
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -75,6 +76,4 @@ def _one_line(logger: Any, method: str, entry: MutableMapping[str, Any]) -> str:
         str(value) if name in ("why", "advice", "consequence") else f"{name} {value}"
         for name, value in entry.items()
     )
-    return errors.escape_control_characters(
-        f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else "")
-    )
+    return marked_lines(f"{level}: {what}" + (f": {rest}" if rest else "") + (f"\n{trace}" if trace else ""))

@@ -13,6 +13,7 @@ from typing import Any
 from functory.client import Functory
 from functory.engine.errors import FunctoryError
 from functory.engine.events.store import RESERVED
+from functory.engine.serialization.control_characters import one_line
 
 # Events that are read at a time. A larger burst is not shown in full.
 PAGE = 100
@@ -117,4 +118,4 @@ def _event_summary(row: Mapping[str, Any]) -> str:
 def _sanitize(text: str) -> str:
     """Cut to 160 characters without control characters: names and messages come from outside."""
     cut = text if len(text) <= 160 else text[:159] + "…"
-    return "".join(c if c.isprintable() else " " for c in cut)
+    return one_line(cut)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
 from functory.terminal.console import STYLES, CommandOutput
 
@@ -174,7 +175,7 @@ def error_summary(error: Mapping[str, Any]) -> str:
 
 
 def _text_lines(node: Node, show_all: bool, first: str, rest: str) -> list[str]:
-    lines = [first + console.escape_control_characters("".join(text for text, _ in label(node)))]
+    lines = [first + one_line("".join(text for text, _ in label(node)))]
     below = visible_children(node, show_all)
     for place, child in enumerate(below, 1):
         last = place == len(below)
@@ -189,9 +190,7 @@ def _draw_rich(out: CommandOutput, nodes: Sequence[Node], show_all: bool, chosen
     from rich.tree import Tree
 
     def text(node: Node) -> Text:
-        drawn = Text.assemble(
-            *((console.escape_control_characters(words), style) for words, style in label(node))
-        )
+        drawn = Text.assemble(*((one_line(words), style) for words, style in label(node)))
         if node.id == chosen:
             drawn.append("  ◀", "bold cyan")
         return drawn

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.terminal.errors import escape_control_characters
+from functory.engine.serialization.control_characters import (
+    escape_control_characters,
+    marked_lines,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,7 +84,7 @@ class CommandOutput:
         if self.json:
             self.value(list(data) if data is not None else [dict(row) for row in rows])
         elif self.quiet:
-            self.lines(str(row[key]) for row in rows)
+            self.lines(one_line(str(row[key])) for row in rows)
         elif not self.is_terminal:
             self.lines("\t".join(_cell(row.get(name), False) for name in columns) for row in rows)
         elif not rows:
@@ -116,7 +120,8 @@ class CommandOutput:
         width = max((len(name) for name in shown), default=0) + 2
         for name, value in shown.items():
             text = _cell(value, self.is_terminal, lines=True).replace("\n", "\n" + " " * width)
-            self.styled((f"{name:<{width}}", "bold"), (text, STYLES.get(text, "")))
+            # Its further lines are marked by their indentation.
+            self._line((f"{name:<{width}}", "bold"), (text, STYLES.get(text, "")))
 
     def title(self, text: str) -> None:
         """Print a heading."""
@@ -124,16 +129,17 @@ class CommandOutput:
         self.styled((text, "bold"))
 
     def styled(self, *parts: tuple[str, str]) -> None:
-        """Print one line of (text, style) parts."""
+        """Print one line of (text, style) parts. Further lines of a text are marked: none looks like one of ours."""
+        self._line(*((marked_lines(text), style) for text, style in parts))
+
+    def _line(self, *parts: tuple[str, str]) -> None:
+        parts = tuple((escape_control_characters(text), style) for text, style in parts)
         if not self.is_terminal:
-            self.lines(["".join(escape_control_characters(text) for text, _ in parts).rstrip()])
+            self.lines(["".join(text for text, _ in parts).rstrip()])
             return
         from rich.text import Text
 
-        self.console().print(
-            Text.assemble(*((escape_control_characters(text), style) for text, style in parts)),
-            soft_wrap=True,
-        )
+        self.console().print(Text.assemble(*parts), soft_wrap=True)
 
     def clause(self, clause: Mapping[str, Any]) -> None:
         """Print one line of an explanation: path, expected value, found value."""
@@ -159,15 +165,25 @@ class CommandOutput:
 
     def value(self, value: Any) -> None:
         """Print one JSON value: indented on a terminal, on one line in a pipe."""
+        if self.is_terminal and not self.quiet:
+            import json
+
+            self.lines([json.dumps(to_json_value(value), indent=2, ensure_ascii=True)])
+        else:
+            self.json_line(value)
+
+    def json_line(self, value: Any) -> None:
+        """Print one JSON value on one line: in ASCII on a terminal, which would obey some characters."""
         import json
 
         from functory.engine.serialization import json_codec
 
         ready = to_json_value(value)
-        if self.is_terminal and not self.quiet:
-            self.lines([json.dumps(ready, indent=2, ensure_ascii=True)])
-        else:
-            self.lines([json_codec.dumps(ready)])
+        self.lines([json.dumps(ready, ensure_ascii=True) if self.is_terminal else json_codec.dumps(ready)])
+
+    def text(self, text: str) -> None:
+        """Print a text: unchanged into a pipe or a file, harmless on a terminal."""
+        self.lines([escape_control_characters(text) if self.is_terminal else text])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines unchanged."""
@@ -225,14 +241,14 @@ def column_widths(columns: Sequence[Sequence[str]], copied: Sequence[bool], term
 def note(message: str) -> None:
     """Print a note on stderr."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        sys.stderr.write(f"\x1b[2m{escape_control_characters(message)}\x1b[0m\n")
+        sys.stderr.write(f"\x1b[2m{marked_lines(message)}\x1b[0m\n")
     else:
-        sys.stderr.write(f"{escape_control_characters(message)}\n")
+        sys.stderr.write(f"{marked_lines(message)}\n")
 
 
 def warn(message: str) -> None:
     """Print a warning on stderr."""
-    sys.stderr.write(f"warning: {escape_control_characters(message)}\n")
+    sys.stderr.write(f"warning: {marked_lines(message)}\n")
 
 
 def to_json_value(value: Any) -> Any:

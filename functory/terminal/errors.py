@@ -7,6 +7,8 @@ import sys
 import traceback
 from typing import Any
 
+from functory.engine.serialization.control_characters import escape_control_characters, marked_lines
+
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
 EXIT_USAGE = 2
@@ -60,7 +62,7 @@ def print_interrupted() -> None:
 
 def print_message(what: str, why: str, try_: str) -> None:
     """Print the three parts of an error on stderr."""
-    sys.stderr.write(_error_label() + f" {escape_control_characters(what)}\n")
+    sys.stderr.write(_error_label() + f" {marked_lines(what)}\n")
     print_lines(*why.split("\n") if why else ())
     if try_:
         print_lines(*f"try: {try_}".split("\n"))
@@ -70,13 +72,6 @@ def print_lines(*lines: str) -> None:
     """Print indented lines on stderr."""
     for line in lines:
         sys.stderr.write(f"  {escape_control_characters(line)}".rstrip() + "\n")
-
-
-def escape_control_characters(text: str) -> str:
-    """``text`` without characters that a terminal would obey: names and messages come from outside."""
-    return "".join(
-        c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else f"\\x{ord(c):02x}" for c in text
-    )
 
 
 def _error_label() -> str:

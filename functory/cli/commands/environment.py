@@ -8,6 +8,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import FunctionReference, Yes, command_group, confirm
+from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -78,7 +79,7 @@ def show(
         }
     )
     out.title("packages")
-    out.lines(row["packages"])
+    out.lines(map(one_line, row["packages"]))
 
 
 @app.command(epilog="Example: functory environment build parse@3")

@@ -12,6 +12,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group
 from functory.cli.input import values
 from functory.cli.output import execution_result
+from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -281,16 +282,14 @@ def _firing_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
     if out.json:
-        from functory.engine.serialization import json_codec
-
-        out.lines([json_codec.dumps(console.to_json_value(json_fields.event(row)))])
+        out.json_line(json_fields.event(row))
     elif out.quiet:
         out.lines([row["id"]])
     elif out.is_terminal:
         out.styled(
             (f"{console.format_time(row['time'])}  ", "dim"),
-            (f"{row['type']:<24} ", "bold"),
-            (f"{row['subject'] or ''}  ", ""),
+            (f"{one_line(row['type']):<24} ", "bold"),
+            (f"{one_line(row['subject'] or '')}  ", ""),
             (row["id"], "dim"),
         )
     else:
@@ -300,8 +299,8 @@ def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
                     (
                         row["id"],
                         console.to_json_value(row["time"]),
-                        row["type"],
-                        console.escape_control_characters(row["subject"] or ""),
+                        one_line(row["type"]),
+                        one_line(row["subject"] or ""),
                     )
                 )
             ]

@@ -133,7 +133,6 @@ def logs(
 ) -> None:
     """Print the output and the log of an execution. With --json: one JSON object per line."""
     from functory.engine.executions.store import TERMINAL
-    from functory.engine.serialization import json_codec
 
     out = CommandOutput(json=json)
     seen: set[tuple[int, int]] = set()
@@ -145,9 +144,7 @@ def logs(
                     continue
                 seen.add((line["fence"], line["seq"]))
                 if json:
-                    out.lines(
-                        [json_codec.dumps(console.to_json_value(json_fields.without_execution_id(line)))]
-                    )
+                    out.json_line(json_fields.without_execution_id(line))
                 else:
                     out.styled(
                         (f"+{line['offset_seconds']:.3f} ", "dim"),

@@ -115,6 +115,7 @@ def _print_error(out: CommandOutput, error: Mapping[str, Any]) -> None:
     trace = error.get("traceback")
     if trace:
         for line in str(trace).rstrip("\n").split("\n"):
-            out.styled((line, ""))
+            # Indented, so that no line of a message looks like one of ours.
+            out.styled((f"  {line}", ""))
     else:
         out.styled((error_summary(error), "red"))

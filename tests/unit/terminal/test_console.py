@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from functory.cli.commands import config
+from functory.engine.serialization.control_characters import escape_control_characters
 from functory.terminal import console, errors
 from functory.terminal.console import CommandOutput
 
@@ -86,7 +87,7 @@ def test_the_columns_of_a_table_share_the_terminal(
 
 
 def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert errors.escape_control_characters("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
+    assert escape_control_characters("a\x1b[31mb\x9bc\x7f\td\n") == "a\\x1b[31mb\\x9bc\\x7f\td\n"
     console.note("\x1b[2J")
     errors.print_message("what\x1b", "why\x1b", "try\x1b")
     assert "\x1b" not in capsys.readouterr().err

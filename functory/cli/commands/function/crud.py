@@ -68,7 +68,7 @@ def show(
     with session.engine() as engine:
         row = _get(engine, name)
         if source:
-            out.lines([row["source"].rstrip("\n")])
+            out.text(row["source"].rstrip("\n"))
             return
         versions = engine.functions.versions(row["name"])
         dependencies = [

@@ -15,6 +15,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.input import values
+from functory.engine.serialization.control_characters import one_line
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ def _dot(found: Graph) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + one_line(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 VERBS = (
