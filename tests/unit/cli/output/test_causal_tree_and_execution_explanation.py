@@ -46,7 +46,7 @@ def event(id_: str, type_: str, **fields: Any) -> dict[str, Any]:
         "type": type_,
         "subject": None,
         "state": "routed",
-        "data": None,
+        "pattern": None,
         "time": NOW,
         "cause_execution_id": None,
     }
