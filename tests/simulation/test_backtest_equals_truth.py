@@ -181,8 +181,11 @@ class RealRun:
         for step in story:
             self.pass_time(max(step.gap, INSTANT))
             self.emit(step)
+            # The release service runs whether or not events are routed.
             if step.routed:
                 self.route()
+            else:
+                self.turn()
         self.route()
         self.pass_time(END)
         self.turn()

@@ -389,8 +389,8 @@ OFF_BY_ONE = {
     "budget": Edit(
         "functory.engine.triggers.admission",
         "within_budget",
-        "spent + taken[root] >= limit",
-        "spent + taken[root] > limit",
+        "spent >= limit",
+        "spent > limit",
     ),
     "rate": Edit(
         "functory.engine.flow_control.rate_limits",

@@ -242,7 +242,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.triggers.admission",
                 "within_budget",
-                "spent + taken[root] >= limit",
+                "spent >= limit",
                 "False",
             )
         ],
