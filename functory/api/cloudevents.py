@@ -6,9 +6,6 @@ An event of the same source and id is stored once. A batch is stored as a whole 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import ipaddress
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,7 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from functory.api import request_body
+from functory.api import callers, request_body
 from functory.api.problem_details import problem
 from functory.api.webhooks import RETRY_AFTER_SECONDS
 from functory.client import Functory
@@ -84,17 +81,14 @@ def authorization_error(
 ) -> Response | None:
     """The response to a caller that may not send events; None for one that may."""
     if settings.events_token is None:
-        if is_loopback(settings.host) and len(host) == 1 and is_loopback(_without_port(host[0])):
+        if callers.is_on_this_machine(settings, host):
             return None
         return problem(
             403,
             detail="no token is set, so events are taken from this machine only, under a name of this machine; "
             "set FUNCTORY_EVENTS_TOKEN and send it as a bearer token",
         )
-    scheme, _, token = (authorization[0] if len(authorization) == 1 else "").partition(" ")
-    wanted = settings.events_token.get_secret_value()
-    fits = hmac.compare_digest(_hash(token.strip()), _hash(wanted))
-    if scheme.lower() == "bearer" and fits:
+    if callers.sends_token(authorization, settings.events_token):
         return None
     return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})
 
@@ -119,16 +113,6 @@ def content_mode(headers: Sequence[tuple[str, str]]) -> str:
     if len(given) > 1:
         raise HTTPException(415, "the request has two content types")
     return mode
-
-
-def is_loopback(host: str) -> bool:
-    """True for the name or address of a loopback interface."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _ingest(
@@ -194,13 +178,3 @@ def _count_received(mode: str, known: Sequence[bool]) -> None:
     for result, count in (("duplicate", sum(known)), ("accepted", len(known) - sum(known))):
         if count:
             metrics.events_received.labels(mode, result).inc(count)
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

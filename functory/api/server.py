@@ -1,4 +1,5 @@
-"""The HTTP server of a role: uvicorn on a thread, without its own signals, banner and access log."""
+"""The HTTP server of a role: uvicorn on a thread, without its own signals, banner and access log, and with limits for
+its clients (:mod:`functory.api.bounded_connection`)."""
 
 from __future__ import annotations
 
@@ -8,17 +9,26 @@ import threading
 import uvicorn
 from fastapi import FastAPI
 
+from functory.api.bounded_connection import ConnectionLimits
 from functory.engine.errors import Conflict, Unavailable
 
 
 class Server:
     """Serves ``app`` from :meth:`start` to :meth:`stop`; ``url`` is known once it has started."""
 
-    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+    def __init__(self, app: FastAPI, host: str, port: int, limits: ConnectionLimits | None = None) -> None:
         self._host = host
         self._port = port
         self._uvicorn = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+            uvicorn.Config(
+                app,
+                http=(limits or ConnectionLimits()).protocol_factory(),
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+            )
         )
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None

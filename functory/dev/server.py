@@ -13,6 +13,7 @@ from pathlib import Path
 
 from functory._version import __version__
 from functory.api import create_app
+from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.dev.event_feed import EventFeed
@@ -74,7 +75,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
     logging.getLogger("celery").setLevel(logging.WARNING)
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
-        server = Server(create_app(functory), settings.host, settings.port)
+        server = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
         stack.enter_context(process.expose_state_metrics(functory.database))

@@ -260,8 +260,28 @@ class Settings(BaseSettings):
         default=None,
         description="Bearer token of POST /events; without it, only this machine may send there.",
     )
+    metrics_token: SecretStr | None = Field(
+        default=None,
+        description="Bearer token of the server's /metrics, /openapi.json and the parts of /readyz; "
+        "without it, only this machine may read them.",
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", description="Address of the metrics port; only this machine by default."
+    )
     metrics_port: int | None = Field(
-        default=None, ge=0, le=65535, description="Port of /metrics of the other roles; 0 takes a free one."
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of its own for /metrics, of any role; 0 takes a free one.",
+    )
+    http_head_seconds: float = Field(
+        default=10.0,
+        ge=0.1,
+        le=600,
+        description="Seconds that a client of the server has for the head of a request, and to read an answer.",
+    )
+    http_connections: int = Field(
+        default=500, ge=1, le=100_000, description="Connections of clients that the server keeps open."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."

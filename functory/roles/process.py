@@ -146,15 +146,15 @@ def serve_metrics(settings: Settings) -> Iterator[str | None]:
         yield None
         return
     try:
-        port, stop = metrics.serve(settings.metrics_port, settings.host)
+        port, stop = metrics.serve(settings.metrics_port, settings.metrics_host)
     except OSError as error:
         raise Conflict(
-            f"port {settings.metrics_port} of {settings.host} cannot be used for metrics",
+            f"port {settings.metrics_port} of {settings.metrics_host} cannot be used for metrics",
             error.strerror or str(error),
             "set FUNCTORY_METRICS_PORT to a free one, or to 0",
         ) from None
     try:
-        yield f"http://{settings.host}:{port}/metrics"
+        yield f"http://{settings.metrics_host}:{port}/metrics"
     finally:
         stop()
 

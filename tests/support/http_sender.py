@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from functory.api import cloudevents, create_app, problem_details, webhooks
+from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.engine.settings import Settings
@@ -33,7 +34,11 @@ def headers(body: bytes, delivery: str = "", **more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *, body_seconds: float | None = None, **settings: Any
+    folder: Path,
+    *,
+    body_seconds: float | None = None,
+    limits: ConnectionLimits | None = None,
+    **settings: Any,
 ) -> Iterator[tuple[Functory, str]]:
     """An engine that is not started, with a webhook ``github``, behind a server on a free port."""
     with Functory(Settings(home=folder / "home", max_event_bytes=LIMIT, **settings)) as functory:
@@ -46,7 +51,7 @@ def serving(
             problem_details.install(app)
             webhooks.mount(app, functory, body_seconds=body_seconds)
             cloudevents.mount(app, functory, body_seconds=body_seconds)
-        server = Server(app, "127.0.0.1", 0)
+        server = Server(app, "127.0.0.1", 0, limits)
         server.start()
         try:
             yield functory, server.url

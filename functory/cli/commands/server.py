@@ -22,7 +22,7 @@ def server(
     from functory.client import Functory
     from functory.roles import process
 
-    create_app, Server = import_http_server()
+    create_app, Server, ConnectionLimits = import_http_server()
     settings = process.configure("server", embedded=True)
     settings = settings.model_copy(
         update={"host": host or settings.host, "port": settings.port if port is None else port}
@@ -31,7 +31,7 @@ def server(
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
         metrics_url = stack.enter_context(process.serve_metrics(settings))
-        http = Server(create_app(functory), settings.host, settings.port)
+        http = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
         # Before the database is available, so that /readyz can say what is missing.
         http.start()
         process.log.info("listening", url=http.url)
@@ -55,12 +55,13 @@ def server(
             giving_up.cancel()
 
 
-def import_http_server() -> tuple[Any, Any]:
-    """Import ``create_app`` and ``Server``. Raises :class:`Invalid` when their packages are not installed."""
+def import_http_server() -> tuple[Any, Any, Any]:
+    """Import what serves HTTP. Raises :class:`Invalid` when its packages are not installed."""
     from functory.engine.errors import Invalid
 
     try:
         from functory.api import create_app
+        from functory.api.bounded_connection import ConnectionLimits
         from functory.api.server import Server
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
@@ -70,4 +71,4 @@ def import_http_server() -> tuple[Any, Any]:
             f"there is no module {error.name}",
             "pip install 'functory[server]'",
         ) from None
-    return create_app, Server
+    return create_app, Server, ConnectionLimits

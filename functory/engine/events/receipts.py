@@ -36,8 +36,9 @@ class IncomingEvent:
     """An arrival at a source, before it becomes an event.
 
     ``key`` identifies it within its source: a second arrival with the same key is dropped; without a key every arrival
-    is new. ``time`` is when it happened (aware; default: now), ``cause`` the execution that caused it, if known.
-    ``source`` replaces the source's address in the envelope.
+    is new. ``content_key`` does the same for what a sender signed, where it did not sign the ``key``. ``time`` is when
+    it happened (aware; default: now), ``cause`` the execution that caused it, if known. ``source`` replaces the
+    source's address in the envelope.
     """
 
     type: str
@@ -47,6 +48,12 @@ class IncomingEvent:
     time: datetime | None = None
     cause: Cause | None = None
     source: str | None = None
+    content_key: str | None = None
+
+    @property
+    def stored_keys(self) -> list[str]:
+        """The keys as the table holds them."""
+        return [_stored_key(key) for key in (self.key, self.content_key) if key is not None]
 
 
 def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEvent]) -> list[str | None]:
@@ -69,30 +76,49 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
     ]
     fresh: dict[str, str] = {}
     for one, row in zip(arrivals, rows, strict=True):
-        if one.key is not None:
-            fresh.setdefault(_stored_key(one.key), row["id"])
+        for key in one.stored_keys:
+            fresh.setdefault(key, row["id"])
     new = tx.insert_returning(
         delivery_receipt,
         [
             {"source_id": source_id, "key": key, "event_id": id_, "time": tx.now}
             for key, id_ in sorted(fresh.items())
         ],
-        delivery_receipt.c.event_id,
+        delivery_receipt.c.key,
     )
-    taken: list[str | None] = [
-        row["id"] if one.key is None or row["id"] in new else None
-        for one, row in zip(arrivals, rows, strict=True)
-    ]
+    taken: list[str | None] = []
+    for one, row in zip(arrivals, rows, strict=True):
+        keys = one.stored_keys
+        own = [key for key in keys if key in new and fresh[key] == row["id"]]
+        taken.append(row["id"] if len(own) == len(keys) else None)
+        if own and len(own) < len(keys):
+            _point_to_first_event(tx, source_id, own, keys, fresh)
     event_store.append(tx, [row for row in rows if row["id"] in set(taken)])
     return taken
 
 
-def find_event_id(tx: Tx, source_id: str, key: str) -> str | None:
-    """Return the id of the event of the arrival with ``key``; None if there is no receipt."""
+def _point_to_first_event(
+    tx: Tx, source_id: str, own: list[str], keys: list[str], fresh: dict[str, str]
+) -> None:
+    """Let the new receipts of an arrival that came before under another key name the event of that key."""
+    here = delivery_receipt.c.source_id == source_id
+    (known,) = set(keys) - set(own)
+    first = tx.scalar(sa.select(delivery_receipt.c.event_id).where(here, delivery_receipt.c.key == known))
+    fresh |= dict.fromkeys(own, str(first))
+    tx.execute(
+        sa.update(delivery_receipt).where(here, delivery_receipt.c.key.in_(own)).values(event_id=first)
+    )
+
+
+def find_event_id(tx: Tx, source_id: str, arrival: IncomingEvent) -> str | None:
+    """Return the id of the event that an arrival with a key of this one became; None if there is no receipt."""
+    keys = arrival.stored_keys
+    if not keys:
+        return None
     return tx.scalar(
-        sa.select(delivery_receipt.c.event_id).where(
-            delivery_receipt.c.source_id == source_id, delivery_receipt.c.key == _stored_key(key)
-        )
+        sa.select(delivery_receipt.c.event_id)
+        .where(delivery_receipt.c.source_id == source_id, delivery_receipt.c.key.in_(keys))
+        .limit(1)
     )
 
 

@@ -90,7 +90,7 @@ class Webhooks:
         lineage: LineageToken | None,
     ) -> WebhookResult:
         if limit is not None:
-            before = None if arrival.key is None else receipts.find_event_id(tx, row["id"], arrival.key)
+            before = receipts.find_event_id(tx, row["id"], arrival)
             if before is not None:
                 return WebhookResult(before, duplicate=True)
             limits = RateLimits(tx, "webhook", [(row["id"], limit)])
@@ -102,9 +102,7 @@ class Webhooks:
             arrival = replace(arrival, cause=find_cause(tx, lineage))
         (event_id,) = receipts.ingest(tx, row["id"], source_store.event_source(row), [arrival])
         if event_id is None:
-            return WebhookResult(
-                str(receipts.find_event_id(tx, row["id"], arrival.key or "")), duplicate=True
-            )
+            return WebhookResult(str(receipts.find_event_id(tx, row["id"], arrival)), duplicate=True)
         if self._worth_noting(tx.now, row):
             tx.execute(
                 sa.update(source)

@@ -193,6 +193,11 @@ schedule_lag = _histogram(
     "Time from when a tick was due to the commit of its event.",
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300),
 )
+http_connections_cut = _counter(
+    "functory_http_connections_cut_total",
+    "Connections that the server ended: the client was slow, or the server full.",
+    "reason",
+)
 webhook_requests = _counter(
     "functory_webhook_requests_total", "Requests to webhooks by answer and reason.", "status_class", "reason"
 )

@@ -31,8 +31,11 @@ def functory(tmp_path: Path) -> Iterator[Functory]:
         yield engine
 
 
+LOCAL = "http://127.0.0.1"
+
+
 def test_readiness_of_an_embedded_engine_includes_its_loops(functory: Functory) -> None:
-    client = TestClient(create_app(functory))
+    client = TestClient(create_app(functory), base_url=LOCAL)
     assert client.get("/healthz").json() == {"status": "alive"}
     before = client.get("/readyz")
     assert before.status_code == 503
@@ -45,13 +48,13 @@ def test_readiness_of_an_embedded_engine_includes_its_loops(functory: Functory) 
 
 
 def test_readiness_says_how_workers_confine_functions(functory: Functory) -> None:
-    assert TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"] == {
+    assert TestClient(create_app(functory), base_url=LOCAL).get("/readyz").json()["checks"]["sandbox"] == {
         "ok": True,
         "workers": {},
     }
     worker_registry.record_heartbeat(functory.database, "one", 4, "B")
     worker_registry.record_heartbeat(functory.database, "two", 4, "none")
-    part = TestClient(create_app(functory)).get("/readyz").json()["checks"]["sandbox"]
+    part = TestClient(create_app(functory), base_url=LOCAL).get("/readyz").json()["checks"]["sandbox"]
     assert part["ok"] is True and part["workers"] == {"B": 1, "none": 1}
     assert "without a sandbox" in part["why"]
 
@@ -59,7 +62,7 @@ def test_readiness_says_how_workers_confine_functions(functory: Functory) -> Non
 def test_a_database_without_the_schema_is_not_ready(tmp_path: Path, redis_url: str) -> None:
     settings = load_settings(database_url=f"sqlite:///{tmp_path}/empty.db", broker_url=redis_url)
     with Functory(settings) as client_only:
-        answer = TestClient(create_app(client_only)).get("/readyz")
+        answer = TestClient(create_app(client_only), base_url=LOCAL).get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"]["try"] == "functory db upgrade"
     assert answer.json()["checks"]["broker"] == {"ok": True}
@@ -71,7 +74,7 @@ def test_an_absent_broker_is_reported_without_its_password(tmp_path: Path) -> No
     )
     with Functory(settings) as client_only:
         migrations.upgrade(client_only.database)
-        answer = TestClient(create_app(client_only)).get("/readyz")
+        answer = TestClient(create_app(client_only), base_url=LOCAL).get("/readyz")
     # Deliveries are still accepted: no sender may be refused for it.
     assert (answer.status_code, answer.json()["ready"], answer.json()["degraded"]) == (200, True, ["broker"])
     assert answer.json()["checks"]["broker"]["ok"] is False

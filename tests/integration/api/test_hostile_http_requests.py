@@ -125,5 +125,5 @@ def test_a_body_that_does_not_come_times_out_and_delays_no_other_request(tmp_pat
         # One who goes away in the middle is no defect either.
         host, _, port = url.removeprefix("http://").partition(":")
         socket.create_connection((host, int(port))).sendall(begun + b"{")
-        assert httpx.post(f"{url}/webhooks/github", content=b"{}", headers=headers(b"{}")).status_code == 202
+        assert httpx.post(f"{url}/webhooks/github", content=b"[]", headers=headers(b"[]")).status_code == 202
         assert count(functory) == 2

@@ -102,7 +102,7 @@ def test_a_rate_says_when_to_come_again(functory: Functory, url: str) -> None:
     config = {"auth": {"type": "github", "secret": "HOOK"}, "rate": {"limit": 1, "period": "1h"}}
     functory.sources.save("webhook", "slow", config)
     assert httpx.post(f"{url}/webhooks/slow", content=b"{}", headers=headers(b"{}")).status_code == 202
-    refused = httpx.post(f"{url}/webhooks/slow", content=b"{}", headers=headers(b"{}"))
+    refused = httpx.post(f"{url}/webhooks/slow", content=b"[]", headers=headers(b"[]"))
     assert refused.status_code == 429 and 3500 < int(refused.headers["retry-after"]) <= 3600
     deadline = time.monotonic() + 20
     while not functory.sources.get("webhook", "slow")["problem"]:
@@ -128,8 +128,8 @@ def test_requests_are_counted_by_their_answer(functory: Functory, url: str) -> N
     ]
     before = [counted(*labels) for labels in wanted]
     for body, given in (
-        (b"{}", headers(b"{}", "counted")),
-        (b"{}", headers(b"{}", "counted")),
+        (b'["counted"]', headers(b'["counted"]', "counted")),
+        (b'["counted"]', headers(b'["counted"]', "counted")),
         (b"{}", headers(b"x")),
         (b"{", headers(b"{")),
         (b"x" * (LIMIT + 1), {}),

@@ -40,6 +40,9 @@ class _SecretAuth(SourceConfig):
 
     secret: list[str] = Field(min_length=1, max_length=MAX_SECRETS)
 
+    # True to take a delivery id that is not signed as it is: two requests with one body and two ids are two events.
+    trust_delivery_id: bool | None = None
+
     # Headers of a known sender that events include.
     kept_headers: ClassVar[tuple[str, ...]] = ()
     # Headers of a sender's signatures, which no event shows.
@@ -180,6 +183,7 @@ class NoAuthentication(SourceConfig):
     allow_unauthenticated: bool = False
 
     secret: ClassVar[Sequence[str]] = ()
+    trust_delivery_id: ClassVar[bool] = False
     kept_headers: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")

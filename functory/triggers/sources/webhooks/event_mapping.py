@@ -29,12 +29,15 @@ TEXTS = frozenset({"STRING", "DYN", "NULL"})
 
 @dataclass(frozen=True)
 class MappedEvent:
-    """The event of a request. ``delivery_id`` is None if none was found; then each request is a new event."""
+    """The event of a request. ``delivery_id`` is None if none was found. ``id_is_signed`` is False for an id that comes
+    from headers or the query, which most senders do not sign.
+    """
 
     type: str
     subject: str
     data: Any
     delivery_id: str | None
+    id_is_signed: bool
 
 
 def compile_one(text: str | None, what: str) -> values.ValueExpression | None:
@@ -104,7 +107,8 @@ class EventMapping:
         subject = self._name if subject is None else _text(subject, "subject")
         event_store.check_subject(subject)
         data = self._data.evaluate(variables) if self._data is not None else self._plain(variables)
-        return MappedEvent(type_, subject, data, self._id(variables))
+        id_ = self._id(variables)
+        return MappedEvent(type_, subject, data, id_, id_ is not None and self._signs(variables, id_))
 
     def _plain(self, variables: Map[str, Any]) -> dict[str, Any]:
         headers = variables["headers"]
@@ -133,6 +137,15 @@ class EventMapping:
             case _:
                 found = None
         return f"delivery:{found}" if isinstance(found, str) and found else None
+
+    def _signs(self, variables: Map[str, Any], id_: str) -> bool:
+        """True for an id that the signature covers: it is the same without what the signature leaves out."""
+        if isinstance(self._auth, Standard) and self._delivery is None:
+            return True
+        try:
+            return self._id({**variables, "headers": {}, "query": {}, "method": ""}) == id_
+        except Invalid:
+            return False
 
 
 def _text(value: Any, what: str) -> str:

@@ -215,7 +215,14 @@ class WebhookReceiver:
             return refuse(
                 413, "too_large", f"the event has {size:,} bytes; at most {self._max_bytes:,} are taken"
             )
-        arrival = IncomingEvent(made.type, made.data, made.subject, key=made.delivery_id or proof.replay_key)
+        trusted = made.id_is_signed or (made.delivery_id is not None and auth.trust_delivery_id)
+        arrival = IncomingEvent(
+            made.type,
+            made.data,
+            made.subject,
+            key=made.delivery_id,
+            content_key=None if trusted else proof.content_key,
+        )
         lineage = self._lineage_tokens.verify(request.headers, self._clock.now())
         taken = self._webhooks.ingest(row, arrival, ready.rate, lineage)
         if taken.retry_after > 0:

@@ -42,13 +42,13 @@ _DECOY = secrets.token_bytes(32)
 class VerificationResult:
     """``ok``, or ``problem`` for the operator (the sender does not see it).
 
-    ``replay_key`` is the hash of the signed text if that contains a timestamp: two requests with the same key are one
-    request that was sent twice.
+    ``content_key`` is the hash of the signed text: a second request with the same one may be a copy of the first, sent
+    by somebody who does not know the secret.
     """
 
     ok: bool
     problem: str = ""
-    replay_key: str | None = None
+    content_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,7 @@ def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> Veri
         return VerificationResult(
             False, "the signature does not fit: another secret, or a body that was changed on the way"
         )
-    return VerificationResult(
-        True,
-        replay_key=None if signed.stamp is None else "signed:" + hashlib.sha256(signed.content).hexdigest(),
-    )
+    return VerificationResult(True, content_key="signed:" + hashlib.sha256(signed.content).hexdigest())
 
 
 def dummy_verify(request: Request) -> None:

@@ -79,13 +79,98 @@ def test_a_delivery_that_comes_again_is_answered_with_its_event(world: World, ho
     again = hook.receive("github", signed({"n": 1}, "d-1"))
     assert (again.status, again.reason) == (202, "duplicate")
     assert again.body == {"event": first.body["event"], "duplicate": True}
-    assert hook.receive("github", signed({"n": 1}, "d-2")).body["duplicate"] is False
+    assert hook.receive("github", signed({"n": 2}, "d-2")).body["duplicate"] is False
     assert len(events_of(world)) == 2
 
 
-def test_without_a_delivery_id_each_request_is_a_new_one(world: World, hook: WebhookReceiver) -> None:
-    ids = {hook.receive("github", signed({"n": 1})).body["event"] for _ in range(3)}
+def test_without_a_signature_and_a_delivery_id_each_request_is_a_new_one(world: World) -> None:
+    world.secrets.set("HOOK", KEY)
+    auth = {"type": "token", "secret": "HOOK", "header": "x-token"}
+    world.sources.save("webhook", "plain", {"auth": auth})
+    door = door_of(world)
+    ids = {door.receive("plain", with_token({"n": 1})).body["event"] for _ in range(3)}
     assert len(ids) == len(events_of(world)) == 3
+
+
+COPIES: dict[str, dict[str, str]] = {
+    "a new delivery id": {"x_github_delivery": "d-2"},
+    "no delivery id": {"x_github_delivery": ""},
+    "another event header": {"x_github_event": "deployment"},
+    "both": {"x_github_delivery": "d-2", "x_github_event": "deployment"},
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_copied_request_with_other_unsigned_headers_is_the_same_delivery(
+    world: World, name: str, limited: bool
+) -> None:
+    """The sender signs the body alone: who has seen a request can send it again under any id and event header."""
+    world.secrets.set("HOOK", KEY)
+    rate = {"rate": {"limit": 5, "period": "1m"}} if limited else {}
+    by_header = {"type": '"github." + headers["x-github-event"]'}
+    world.sources.save("webhook", "github", {**GITHUB, **by_header, **rate})
+    door = door_of(world)
+    first = door.receive("github", signed({"n": 1}, "d-1", x_github_event="push"))
+    assert first.reason == "accepted"
+    for later in (1, 60, 3600):
+        world.advance(later)
+        sent = {"x_github_delivery": "d-1", "x_github_event": "push"} | COPIES[name]
+        again = door.receive("github", signed({"n": 1}, **sent))
+        assert (again.reason, again.body["event"]) == ("duplicate", first.body["event"])
+    assert [row["type"] for row in events_of(world, "github.")] == ["github.push"]
+
+
+def test_every_key_of_a_copy_leads_to_the_first_event(world: World, hook: WebhookReceiver) -> None:
+    """An id that came first with a copy is the copied delivery's from then on."""
+    first = hook.receive("github", signed({"n": 1}, "d-1")).body["event"]
+    assert hook.receive("github", signed({"n": 1}, "d-2")).body["event"] == first
+    later = hook.receive("github", signed({"n": 2}, "d-2"))
+    assert (later.reason, later.body["event"]) == ("duplicate", first)
+    assert len(events_of(world)) == 1
+    assert {row["event_id"] for row in world.rows(schema.delivery_receipt)} == {first}
+
+
+def test_a_sender_whose_ids_are_trusted_may_send_one_body_twice(world: World) -> None:
+    world.secrets.set("HOOK", KEY)
+    world.sources.save("webhook", "github", {"auth": GITHUB["auth"] | {"trust_delivery_id": True}})
+    door = door_of(world)
+    assert [door.receive("github", signed({"n": 1}, id_)).reason for id_ in ("d-1", "d-2", "d-1")] == [
+        "accepted",
+        "accepted",
+        "duplicate",
+    ]
+    assert len(events_of(world)) == 2
+
+
+def test_an_id_from_the_signed_body_needs_no_other_key(world: World) -> None:
+    world.secrets.set("HOOK", KEY)
+    world.sources.save("webhook", "github", {**GITHUB, "delivery": "body.id"})
+    door = door_of(world)
+    assert door.receive("github", signed({"id": "a", "try": 1}, "d-1")).reason == "accepted"
+    assert door.receive("github", signed({"id": "a", "try": 2}, "d-2")).reason == "duplicate"
+    assert [row["key"] for row in world.rows(schema.delivery_receipt)] == ["delivery:a"]
+
+
+def test_an_id_from_an_unsigned_header_does_not_renew_a_signed_timestamp(world: World) -> None:
+    world.secrets.set("HOOK", KEY)
+    auth = {"type": "hmac", "secret": "HOOK", "header": "x-sign", "timestamp_header": "x-time"}
+    world.sources.save("webhook", "hook", {"auth": auth, "delivery": 'headers["x-id"]'})
+    door = door_of(world)
+
+    def sent(stamp: int, id_: str) -> Request:
+        proof = hmac.new(KEY.encode(), f"{stamp}.{{}}".encode(), hashlib.sha256).hexdigest()
+        headers = [("content-type", "application/json"), ("x-sign", proof), ("x-time", str(stamp))]
+        return Request("POST", [*headers, ("x-id", id_)], "", b"{}")
+
+    now = int(world.clock.now().timestamp())
+    assert door.receive("hook", sent(now, "a")).reason == "accepted"
+    assert door.receive("hook", sent(now, "b")).reason == "duplicate"
+    # The sender's own second try has a new timestamp and the same id.
+    assert door.receive("hook", sent(now + 1, "a")).reason == "duplicate"
+    assert door.receive("hook", sent(now + 1, "c")).reason == "duplicate"
+    assert door.receive("hook", sent(now + 2, "c")).reason == "duplicate"
+    assert door.receive("hook", sent(now + 3, "d")).reason == "accepted"
 
 
 def test_a_signed_timestamp_makes_a_copied_request_known(world: World) -> None:
@@ -140,7 +225,7 @@ def test_two_servers_keep_one_rate_and_no_request_beyond_it_gets_in(
     doors = [door_of(world), door_of(other)]
 
     def send(number: int) -> WebhookResponse:
-        return doors[number % 2].receive("github", signed({}, f"d-{number}"))
+        return doors[number % 2].receive("github", signed({"n": number}, f"d-{number}"))
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(send, range(20)))

@@ -163,7 +163,7 @@ def test_generic_signatures_with_a_timestamp(stamp: str, template: str | None, o
     content = before.encode() + BODY + after.encode()
     proof = verify(auth, ("x-sign", mac(content).hex()), ("x-time", stamp))
     assert proof.ok is ok
-    assert proof.replay_key == ("signed:" + hashlib.sha256(content).hexdigest() if ok else None)
+    assert proof.content_key == ("signed:" + hashlib.sha256(content).hexdigest() if ok else None)
 
 
 GITHUB = ("x-hub-signature-256", "sha256=" + mac(BODY).hex())
