@@ -191,3 +191,12 @@ def test_a_new_file_that_stays_locked_is_unavailable(tmp_path: Path, monkeypatch
         database.ping()
     other.close()
     database.close()
+
+
+def test_a_commit_on_sqlite_reaches_the_disk_before_it_is_acknowledged(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/new.db")
+    with database.connection() as one, database.connection() as other:
+        # 2 is FULL (sqlite.org/pragma.html#pragma_synchronous): each commit is synced, so it survives a power cut.
+        assert [c.execute(sa.text("PRAGMA synchronous")).scalar() for c in (one, other)] == [2, 2]
+    with database.write() as tx:
+        assert tx.scalar(sa.text("PRAGMA synchronous")) == 2

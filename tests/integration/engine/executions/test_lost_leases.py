@@ -2,15 +2,11 @@
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
 from functory.engine.maintenance import lost_workers
 from functory.engine.maintenance.reaper import Reaper
-
-if TYPE_CHECKING:
-    pass
 from tests.support.state_rules import LEASE, check, refuse_connection
 
 pytest_plugins = ["tests.support.world"]
@@ -121,3 +117,20 @@ def test_a_stopped_reaper_that_wakes_up_waits_for_a_lease(ready):
     assert reaper.reap() == {}
     ready.advance(LEASE)
     assert reaper.reap()["lost"] == 1
+
+
+def test_a_reaper_believes_no_lease_until_the_database_server_is_a_lease_old(ready, monkeypatch):
+    reaper = Reaper(ready.database, ready.settings, trust_at_once=True)
+    ready.claim(ready.start())
+    ready.advance(LEASE / 2)
+    assert not any(reaper.reap().values())
+    # The server restarted between two rounds: no round was missed, but heartbeats were.
+    ready.advance(LEASE / 2 + 1)
+    monkeypatch.setattr(lost_workers, "server_uptime", lambda database: 1.0)
+    assert reaper.reap() == {}
+    monkeypatch.setattr(lost_workers, "server_uptime", lambda database: LEASE)
+    ready.advance(LEASE - 2)
+    assert reaper.reap() == {}, "a lease after its start the server is believed"
+    ready.advance(2)
+    assert reaper.reap()["lost"] == 1
+    check(ready)
