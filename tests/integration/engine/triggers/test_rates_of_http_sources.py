@@ -57,12 +57,12 @@ def test_all_subjects_of_a_source_count_together(heard: Callable[..., World]) ->
 
 
 def test_a_refused_match_uses_none_of_its_rates(heard: Callable[..., World]) -> None:
-    world = heard(rate=2, source_rate=2)
-    send(world, 3, subject="one")
-    send(world, 1, first=50, subject="two")
-    assert decided(world) == {"fired": 2, "rate": 1, "source_rate": 1}
+    world = heard(rate=1, source_rate=2)
+    send(world, 2)
+    send(world, 1, first=50, subject="late")
+    assert decided(world) == {"fired": 2, "source_rate": 1}
     world.advance(30)
-    send(world, 1, first=60, subject="two")
+    send(world, 1, first=60, subject="late")
     assert decided(world) == {"fired": 1}
 
 
