@@ -232,3 +232,15 @@ def test_a_refused_call_says_how_the_child_gets_the_secret(world: World, executo
 
 def test_spellings_are_as_many_as_promised() -> None:
     assert len(spelled(SECRETS["TOKEN"])) >= 75
+
+
+def test_a_secret_is_removed_before_output_is_cut_into_rows(world: World, executor: Executor) -> None:
+    """Neither half of it would be recognised."""
+    world.secrets.set("SHORT", "hT7#kq2Zw9")
+    world.functions.save(
+        "def cut():\n    from functory import secret\n    print('x' * 16_379 + secret('SHORT') + 'y')\n",
+        secrets=["SHORT"],
+    )
+    row = _run(world, executor, "cut", {})
+    stored = "".join(line["text"] for line in world.rows(schema.log, schema.log.c.execution_id == row["id"]))
+    assert stored == "x" * 16_379 + "***y"
