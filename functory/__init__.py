@@ -89,14 +89,17 @@ _LAZY = {
 }
 
 
-def engine_of_process() -> Functory:
-    """The engine that the module-level functions use: made from the settings at its first use."""
+def engine_of_process(*, create: bool = True) -> Functory:
+    """The engine that the module-level functions use: made from the settings at its first use.
+
+    Without ``create`` it raises :class:`NotFound` where that would make a database.
+    """
     global _default_engine
     with _lock:
         if _default_engine is None:
             from functory.client import Functory
 
-            _default_engine = Functory()
+            _default_engine = Functory(create=create)
             atexit.register(close)
         return _default_engine
 
@@ -168,16 +171,25 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     from functory.engine.errors import NotFound
 
-    engine = engine_of_process()
     try:
+        engine = engine_of_process(create=False)
         engine.functions.get(name)
     except NotFound:
-        raise AttributeError(
-            f"functory has no attribute {name!r}, and no stored function has that name"
-        ) from None
+        raise AttributeError(_no_such_attribute(name)) from None
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return engine.call(name, *args, **kwargs)
 
     run.__name__ = name
     return run
+
+
+def _no_such_attribute(name: str) -> str:
+    """Say that there is no such attribute, and which one may be meant."""
+    import difflib
+
+    stored = [row["name"] for row in _default_engine.functions.list()] if _default_engine is not None else []
+    near = difflib.get_close_matches(name, [*__all__, *stored], 1)
+    return f"functory has no attribute {name!r}, and no stored function has that name" + (
+        f"; did you mean {near[0]}?" if near else ""
+    )

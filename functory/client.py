@@ -76,10 +76,13 @@ class Handle:
 class Functory:
     """One engine or one client of a deployment, by its settings."""
 
-    def __init__(self, settings: Settings | None = None, *, author: str = "") -> None:
+    def __init__(self, settings: Settings | None = None, *, author: str = "", create: bool = True) -> None:
+        """Open the database of the settings. With ``create`` the embedded mode makes a missing database or schema, else
+        it raises :class:`NotFound` or :class:`Conflict`; ``created`` says whether it did.
+        """
         self.settings = settings or load_settings()
         self.author = author or _whoami()
-        if self.settings.database.startswith("sqlite"):
+        if create and self.settings.database.startswith("sqlite"):
             private_files.make_home(self.settings.home)
         private_files.mend(self.settings)
         self.database = Database.of(self.settings, pool_size=self.settings.worker_slots + 6)
@@ -97,8 +100,16 @@ class Functory:
         self.lineage = Lineage(self.database)
         self._embedded: Any = None
         self._lock = threading.Lock()
+        self.created = False
         if self.settings.embedded:
-            migrations.upgrade(self.database)
+            try:
+                if not create:
+                    migrations.check_exists(self.database)
+                self.created = migrations.current(self.database) is None
+                migrations.upgrade(self.database)
+            except BaseException:
+                self.database.close()
+                raise
         else:
             self.database.listen_for_wakeups()
 

@@ -30,12 +30,13 @@ def sharing(opened: Functory) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def engine(*, start: bool = False) -> Iterator[Functory]:
+def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
     """Open the engine of the settings, or lend the shared one.
 
-    With ``start`` the roles run in this process (embedded mode only).
-    Raises :class:`Invalid` for wrong settings, :class:`Unavailable` without a database, and
-    :class:`Conflict` for a database of another schema.
+    With ``start`` the roles run in this process (embedded mode only). With ``create`` a missing database is made, which
+    the user is told; only commands that store something new do that.
+    Raises :class:`Invalid` for wrong settings, :class:`Unavailable` for a database that cannot be used,
+    :class:`NotFound` for one that is not there, and :class:`Conflict` for one of another schema.
     """
     if (shared := _shared.get()) is not None:
         yield shared
@@ -46,10 +47,10 @@ def engine(*, start: bool = False) -> Iterator[Functory]:
 
     log_to_stderr()
     settings = load_settings()
-    fresh = settings.database_url is None and not (settings.home / "functory.db").exists()
-    with Functory(settings) as opened:
-        if fresh:
-            console.note(f"made the database {settings.home / 'functory.db'}")
+    with Functory(settings, create=create) as opened:
+        if opened.created:
+            place = opened.database.name if settings.database_url else settings.home / "functory.db"
+            console.note(f"made the database {place}")
         if start:
             opened.start()
         elif not settings.embedded:

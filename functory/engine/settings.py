@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -37,7 +38,9 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(
-        default=Path(".functory"), description="Folder of the embedded database, the keys and scratch files."
+        default=Path(".functory"),
+        description="Folder of the embedded database, the keys and scratch files; when not set, the nearest .functory of "
+        "this folder and those above it.",
     )
     database_url: SecretStr | None = Field(
         default=None,
@@ -301,6 +304,13 @@ class Settings(BaseSettings):
         _scheme(value.get_secret_value(), BROKERS, "broker")
         return value
 
+    @model_validator(mode="after")
+    def _nearest_home(self) -> Settings:
+        if "home" not in self.model_fields_set:
+            # Not an assignment: the settings are frozen, and the source of this value stays "default".
+            self.__dict__["home"] = nearest_home(self.home)
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -340,6 +350,26 @@ class Settings(BaseSettings):
     def broker(self) -> str:
         """The broker's URL. Holds a password: never print it."""
         return self.broker_url.get_secret_value()
+
+
+def nearest_home(name: Path) -> Path:
+    """Return folder ``name`` here or in the nearest folder above that has it; ``name`` itself where none has.
+
+    The search takes only a folder of this user, and ends below a folder that everybody may write, such as ``/tmp``:
+    whoever makes a folder there must not decide which data and keys another user's commands use.
+    """
+    if name.is_dir():
+        return name
+    for folder in Path.cwd().parents:
+        try:
+            if folder.stat().st_mode & stat.S_IWOTH:
+                break
+            found = (folder / name).lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            return folder / name
+    return name
 
 
 def load_settings(**overrides: Any) -> Settings:

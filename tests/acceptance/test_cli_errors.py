@@ -222,6 +222,6 @@ def test_status_and_doctor_report_a_broker_that_is_away(run: Run, tmp_path: Path
 
 def test_a_home_that_cannot_be_made_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for command in (["function", "list"], ["db", "status"]):
+    for command in (["function", "add", "parse.py"], ["db", "upgrade"]):
         status, error = run(*command, HOME=str(tmp_path / "file" / "home"))
         assert status == 2 and "cannot be made" in error and "FUNCTORY_HOME" in error

@@ -30,7 +30,7 @@ def upgrade() -> None:
     """Upgrade the schema to the one of this version. Safe to run from many processes at once."""
     from functory.engine.database import migrations
 
-    with _open_database() as database:
+    with _open_database(create=True) as database:
         before = migrations.current(database)
         after = migrations.upgrade(database)
         name = database.name
@@ -81,9 +81,11 @@ def backup(
 ) -> None:
     """Back up the whole database into one file, while all roles run. The file does not contain the secret key."""
     from functory._version import __version__
+    from functory.engine.database import migrations
     from functory.engine.maintenance.backup import create as backups
 
     with _open_database() as database, _progress() as progress:
+        migrations.check_exists(database)
         made = backups.backup(database, file, version=__version__, force=force, progress=progress)
     out = CommandOutput(json=json)
     if json:
@@ -121,7 +123,7 @@ def restore(
     from functory.engine.settings import load_settings
 
     settings = load_settings() if into is None else load_settings(database_url=into)
-    with _open_database(settings) as database:
+    with _open_database(settings, create=True) as database:
         if replace and not backup_restore.is_empty(database):
             confirm(f"Everything in {database.name} will be lost. Go on?", yes)
         with _progress() as progress:
@@ -279,15 +281,15 @@ def _has_retention() -> bool:
 
 
 @contextmanager
-def _open_database(settings: Settings | None = None) -> Iterator[Database]:
-    """The database alone, whatever its schema."""
+def _open_database(settings: Settings | None = None, *, create: bool = False) -> Iterator[Database]:
+    """The database alone, whatever its schema. With ``create`` its folder is made."""
     from functory.engine import private_files
     from functory.engine.database.connection import Database
     from functory.engine.settings import load_settings
 
     session.log_to_stderr()
     settings = settings or load_settings()
-    if settings.database_url is None:
+    if create and settings.database_url is None:
         private_files.make_home(settings.home)
     private_files.mend(settings)
     database = Database.of(settings, pool_size=1)

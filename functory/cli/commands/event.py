@@ -73,7 +73,7 @@ def emit(
 
     value = values.read_json(data, "--data") if data is not None else None
     out = CommandOutput(json=json, quiet=quiet)
-    with session.engine(start=wait) as engine:
+    with session.engine(start=wait, create=True) as engine:
         id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
         if wait:
             row = engine.events.get(id_)

@@ -50,7 +50,7 @@ def import_(
     from functory.packs.stackstorm.pack import read_pack
 
     pack = read_pack(folder, prefix=prefix)
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         for entry in pack.entries:
             _import_entry(engine, pack, entry, dry_run)
     out = CommandOutput(json=json)

@@ -89,7 +89,7 @@ def add(
         "start": start,
         "end": end,
     }
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = engine.schedules.save(
             name,
             function=function,

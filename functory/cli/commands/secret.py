@@ -28,7 +28,7 @@ def set_(name: Name) -> None:
         value = values.read_text("-").removesuffix("\n").removesuffix("\r")
     from functory.workers.redaction import secret_forms
 
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         version = engine.secrets.set(name, value, author=engine.author)
     if not secret_forms.parts(value):
         console.warn(

@@ -71,7 +71,7 @@ def add(
     plugin = registry.find_plugin(kind)
     document = values.read_json_object(config, "--config") if config is not None else {}
     document |= _coerce_strings(fields or (), plugin.Config.model_json_schema())
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = engine.sources.save(kind, name, document, author=engine.author)
     print_saved(CommandOutput(json=json), kind, row, _as_json(row))
 

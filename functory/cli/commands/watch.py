@@ -89,7 +89,7 @@ def add(
         "max_hash_bytes": max_hash_bytes,
         "must_exist": False if missing else None,
     }
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = engine.sources.save(
             "file",
             name,
@@ -135,7 +135,7 @@ def table(
         "wake": False if no_wake else None,
     }
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = engine.sources.save("table", name, config, author=engine.author)
     print_saved(CommandOutput(json=json), "watch", row, _NOUN.as_json(row))
 

@@ -116,7 +116,7 @@ def add(
             "everyone who knows the address could write events",
             "--auth github --secret NAME; see functory webhook add --help",
         )
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = engine.sources.save("webhook", name, config, author=engine.author)
         shown = _with_address(engine, row)
     for warning in shown["warnings"]:

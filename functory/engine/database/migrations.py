@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from functory.engine.database.connection import Database
 from functory.engine.database.driver_errors import is_deadlock
 from functory.engine.database.schema import counter
-from functory.engine.errors import Conflict, Unavailable
+from functory.engine.errors import Conflict, NotFound, Unavailable
 
 log = structlog.get_logger("functory.migrate")
 
@@ -44,11 +44,36 @@ _one_at_a_time = threading.Lock()
 
 
 def current(database: Database) -> str | None:
-    """The revision of the database; None for an empty one."""
+    """The revision of the database; None for an empty one. It never creates the file of a SQLite database."""
+    if is_missing(database):
+        return None
     with database.connection() as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def is_missing(database: Database) -> bool:
+    """True for a SQLite database whose file is not there. To connect would create it."""
+    return database.file is not None and not database.file.exists()
+
+
+def check_exists(database: Database) -> None:
+    """Refuse a database that a command would have to create. Raises :class:`NotFound`, or :class:`Conflict` when the
+    database is there and empty.
+    """
+    if is_missing(database):
+        raise NotFound(
+            "there is no database yet",
+            f"{database.file} does not exist, and only a command that saves something new creates it",
+            "functory function add FILE",
+        )
+    if current(database) is None:
+        raise Conflict(
+            f"the database {database.name} has no schema",
+            "only a command that saves something new creates it",
+            "functory db upgrade",
+        )
 
 
 def upgrade(database: Database, revision: str = "head") -> str:

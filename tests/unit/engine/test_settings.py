@@ -126,3 +126,31 @@ def test_no_password_is_shown():
 def test_settings_do_not_change():
     with pytest.raises(ValueError, match="frozen"):
         Settings().max_depth = 3  # type: ignore[misc]
+
+
+def test_the_nearest_folder_above_is_the_home(folder, monkeypatch):
+    (folder / ".functory").mkdir()
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert load_settings().home == folder / ".functory"
+    (folder / "a" / ".functory").mkdir()
+    assert load_settings().home == folder / "a" / ".functory"
+    monkeypatch.setenv("FUNCTORY_HOME", ".functory")
+    assert load_settings().home == Path(".functory"), "a home that is named is not searched"
+
+
+def test_the_home_is_not_searched_where_everybody_may_write(folder, monkeypatch):
+    (folder / ".functory").mkdir()
+    (folder / "a").mkdir()
+    monkeypatch.chdir(folder / "a")
+    folder.chmod(0o1777)
+    assert load_settings().home == Path(".functory")
+
+
+def test_a_linked_folder_above_is_not_the_home(folder, monkeypatch):
+    (folder / "elsewhere").mkdir()
+    (folder / ".functory").symlink_to("elsewhere")
+    (folder / "a").mkdir()
+    monkeypatch.chdir(folder / "a")
+    assert load_settings().home == Path(".functory")

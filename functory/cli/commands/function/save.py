@@ -143,7 +143,7 @@ def add(
         timeout=timeout,
         retries=retries,
     )
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = function_fields.save(
             engine,
             text,

@@ -161,7 +161,7 @@ def add(
         )
     chosen = name or fields.get("name")
     fields.pop("name", None)
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         row = _save(engine, chosen, fields, expected_version, shadow)
     for warning in row["warnings"]:
         console.warn(warning)

@@ -144,7 +144,7 @@ def halt(
     """Kill switch: stop all triggers. Events stay pending; functions that are started by hand still run."""
     from functory.engine.triggers.kill_switch import TRIGGERS
 
-    with session.engine() as engine:
+    with session.engine(create=True) as engine:
         engine.switches.throw(TRIGGERS, note=note, author=engine.author)
     CommandOutput().styled(
         ("all triggers are halted; events wait. To resume: functory trigger unhalt", "yellow")
