@@ -39,8 +39,8 @@ class Settings(BaseSettings):
 
     home: Path = Field(
         default=Path(".functory"),
-        description="Folder of the embedded database, the keys and scratch files; when not set, the nearest .functory of "
-        "this folder and those above it.",
+        description="Folder of the embedded database, the keys and scratch files; when not set, the nearest .functory "
+        "of this folder and those above it.",
     )
     database_url: SecretStr | None = Field(
         default=None,
