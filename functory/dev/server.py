@@ -23,6 +23,15 @@ from functory.roles import process
 
 # Ctrl-C ends it at once, not after the grace time of a deployment.
 GRACE_SECONDS = 2.0
+# Input values of the suggested command, by their JSON type.
+_EXAMPLES = {
+    "string": "text",
+    "integer": "1",
+    "number": "1.5",
+    "boolean": "true",
+    "array": "[]",
+    "object": "{}",
+}
 
 
 def dev_settings(settings: Settings, port: int | None) -> Settings:
@@ -85,7 +94,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
         for line in _banner(functory, server.url, own_port or f"{server.url}/metrics"):
             print_line(line)
         print_line(
-            f"  Ready in {time.monotonic() - began:.1f} s.  {_next_command_hint(functory)}   Quit: Ctrl-C\n"
+            f"  Ready in {time.monotonic() - began:.1f} s.  {next_command_hint(functory)}   Quit: Ctrl-C\n"
         )
         if not quiet:
             feed.start(print_line)
@@ -129,9 +138,21 @@ def _banner(functory: Functory, url: str, metrics: str) -> list[str]:
     return [*lines, ""]
 
 
-def _next_command_hint(functory: Functory) -> str:
-    names = [row["name"] for row in functory.functions.list()]
-    return f"Try:  functory function run {names[0]}" if names else "Try:  functory function add FILE"
+def next_command_hint(functory: Functory) -> str:
+    """Return a command that works: one that runs a stored function with an input that fits its schema."""
+    versions = [row for row in functory.functions.list() if row["state"] == "enabled" and row["active"]]
+    if not versions:
+        return "Try:  functory function add FILE"
+    row = min(versions, key=lambda row: len(row["input_schema"].get("required", ())))
+    options = []
+    for name in row["input_schema"].get("required", ()):
+        schema = row["input_schema"]["properties"][name]
+        # Another rule, such as a smallest number, might refuse the example.
+        example = _EXAMPLES.get(schema.get("type")) if set(schema) <= {"type", "title", "items"} else None
+        if example is None:
+            return f"Try:  functory function show {row['name']}"
+        options.append(f" -i {name}={example}")
+    return f"Try:  functory function run {row['name']}{''.join(options)}"
 
 
 def _pluralize(number: int, noun: str) -> str:

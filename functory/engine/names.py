@@ -18,9 +18,15 @@ RESERVED = frozenset({
 
 def check_name(name: str) -> None:
     """Refuse a name that is not an identifier, or that Python or Functory reserves."""
-    if not isinstance(name, str) or not NAME.fullmatch(name) or keyword.iskeyword(name):
+    if isinstance(name, str) and keyword.iskeyword(name):
         raise Invalid(
-            f"{name!r} is not a function name", "it must be a Python identifier of at most 200 characters"
+            f"{name!r} is not a function name", "it is a keyword of Python", f"call it my_{name.lower()}, say"
+        )
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Invalid(
+            f"{name!r} is not a function name",
+            "a name has the letters a to z and A to Z, digits and _, does not begin with a digit, and is at most 200 "
+            "characters long",
         )
     if name in RESERVED or (name.startswith("__") and name.endswith("__")):
         raise Invalid(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import stat
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +18,13 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
 from functory.engine.errors import Invalid
+from functory.engine.serialization.validation_messages import describe_faults
+from functory.engine.setting_values import check_url, nearest_home, unreadable_list
 
 DATABASES = ("sqlite", "postgresql", "postgres")
 # Read before the settings are loaded.
@@ -295,13 +297,13 @@ class Settings(BaseSettings):
     @classmethod
     def _known_database(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            _scheme(value.get_secret_value(), DATABASES, "database")
+            check_url(value.get_secret_value(), DATABASES, "database")
         return value
 
     @field_validator("broker_url")
     @classmethod
     def _known_broker(cls, value: SecretStr) -> SecretStr:
-        _scheme(value.get_secret_value(), BROKERS, "broker")
+        check_url(value.get_secret_value(), BROKERS, "broker")
         return value
 
     @model_validator(mode="after")
@@ -352,26 +354,6 @@ class Settings(BaseSettings):
         return self.broker_url.get_secret_value()
 
 
-def nearest_home(name: Path) -> Path:
-    """Return folder ``name`` here or in the nearest folder above that has it; ``name`` itself where none has.
-
-    The search takes only a folder of this user, and ends below a folder that everybody may write, such as ``/tmp``:
-    whoever makes a folder there must not decide which data and keys another user's commands use.
-    """
-    if name.is_dir():
-        return name
-    for folder in Path.cwd().parents:
-        try:
-            if folder.stat().st_mode & stat.S_IWOTH:
-                break
-            found = (folder / name).lstat()
-        except OSError:
-            continue
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return folder / name
-    return name
-
-
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings. Raises :class:`Invalid` that names each wrong setting and its allowed values."""
     file = os.environ.get("FUNCTORY_CONFIG")
@@ -383,18 +365,25 @@ def load_settings(**overrides: Any) -> Settings:
         settings = Settings(**overrides)
     except ValidationError as error:
         faults = []
-        for fault in error.errors(include_url=False, include_input=False, include_context=False):
-            name = ".".join(str(part) for part in fault["loc"]) or "settings"
+        for name, wrong in describe_faults(error, Settings.model_fields):
             known = Settings.model_fields.get(name)
             hint = f" ({known.description})" if known and known.description else ""
-            faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}{hint}")
+            if os.environ.get(f"FUNCTORY_{name.upper()}") == "":
+                wrong = "it is empty; unset the variable, or give a value"  # noqa: PLW2901
+            faults.append(f"{name or 'settings'}: {wrong}{hint}")
         raise Invalid(
             "wrong settings",
             "\n".join(faults),
             "correct FUNCTORY_<NAME> in the environment or the entry in functory.toml",
         ) from None
+    except SettingsError as error:
+        raise unreadable_list(str(error)) from None
     except ValueError as error:
-        raise Invalid("settings file cannot be read", str(error), "it must be valid TOML") from None
+        raise Invalid(
+            f"the settings file {file or 'functory.toml'} cannot be read",
+            str(error),
+            "correct it: it is TOML",
+        ) from None
     _check_spelling(os.environ)
     _check_together(settings)
     return settings
@@ -426,12 +415,3 @@ def _check_together(settings: Settings) -> None:
 def _sqlalchemy_url(url: str) -> str:
     scheme, rest = url.split("://", 1)
     return f"postgresql+psycopg://{rest}" if scheme.startswith("postgres") else f"sqlite://{rest}"
-
-
-def _scheme(url: str, known: tuple[str, ...], what: str) -> None:
-    scheme = url.split("://", 1)[0] if "://" in url else ""
-    if scheme.split("+")[0] not in known:
-        raise ValueError(
-            f"unknown {what} {scheme or 'without a scheme'!r}; use one of "
-            + ", ".join(f"{k}://" for k in known)
-        )

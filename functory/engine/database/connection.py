@@ -37,6 +37,7 @@ from functory.engine.database.group_commit import GroupCommit
 from functory.engine.database.notifications import Notifier, WakeupListener
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
+from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -346,8 +347,20 @@ class Database:
 
 
 def postgres_connections() -> Any:
-    """Import what needs PostgreSQL's driver, which an installation for SQLite lacks."""
-    from functory.engine.database import postgres_connections
+    """Import what needs PostgreSQL's driver, which an installation for SQLite lacks.
+
+    Raises :class:`Invalid` when it is not installed.
+    """
+    try:
+        from functory.engine.database import postgres_connections
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("psycopg"):
+            raise
+        raise Invalid(
+            "the client of PostgreSQL is not installed",
+            f"there is no module {error.name}",
+            "pip install 'functory[postgres]'",
+        ) from None
 
     return postgres_connections
 

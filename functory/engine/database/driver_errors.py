@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from typing import Any
 
 from sqlalchemy.engine import ExceptionContext
@@ -61,8 +63,18 @@ def translate_driver_error(name: str, error: BaseException) -> FunctoryError | N
         return None
     reason = str(error.orig).strip().splitlines()[0] if error.orig and str(error.orig).strip() else str(error)
     state = _sqlstate(error)
+    if _primary_sqlite_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Unavailable(
+            f"the database {name} cannot be used",
+            f"the file is damaged, or is no database: {reason}",
+            "move the file away and restore a backup: functory db restore FILE",
+        )
     if isinstance(error, OperationalError | InterfaceError) or state.startswith(_UNAVAILABLE):
         return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
+    if isinstance(error, ProgrammingError) and "connection option" in reason:
+        return Invalid(
+            "the URL of the database is wrong", reason, "correct what follows ? in FUNCTORY_DATABASE_URL"
+        )
     if isinstance(error, DataError):
         return Invalid("the database cannot hold that value", reason)
     if error.connection_invalidated:
@@ -103,6 +115,11 @@ def _sqlstate(error: BaseException | None) -> str:
     return (getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None) or ""
 
 
+def _primary_sqlite_code(error: DBAPIError) -> int:
+    """Return SQLite's code of an error without its details (sqlite.org/rescode.html); 0 for another database."""
+    return (getattr(error.orig, "sqlite_errorcode", None) or 0) & 0xFF
+
+
 def _hint(reason: str, state: str) -> str:
     lowered = reason.lower()
     if state == "25006":
@@ -116,6 +133,11 @@ def _hint(reason: str, state: str) -> str:
         )
     if "full" in lowered or "no space" in lowered:
         return "free disk space; nothing was written"
+    if missing := re.search(r'database "([^"]*)" does not exist', reason):
+        # The server's name of the database, which the command below quotes for no shell.
+        return f"create the database {missing[1]} on that server (createdb), then functory db upgrade"
+    if "unable to open database file" in lowered:
+        return "check that the folder of the file exists and that you may read and write both"
     if "no such table" in lowered or "does not exist" in lowered:
         return "functory db upgrade"
     if "deadlock" in lowered:

@@ -118,7 +118,9 @@ class Saves:
                 and twin is not None
                 and not environments.packages_changed(twin, prepared.resolved, request.renew)
             ):
-                return self._reuse(tx, request, prepared, stored.row, twin) | {"created": False}
+                return self._reuse(tx, request, prepared, stored.row, _store_warnings(tx, twin, content)) | {
+                    "created": False
+                }
             number, inactive_reason = self._insert(tx, request, prepared, stored, content)
         with self._database.read() as tx:
             made = versions.load(tx, request.name, number)
@@ -315,6 +317,18 @@ def _store_import(tx: Tx, version: dict[str, Any], prepared: _Prepared) -> dict[
         sa.update(function_version).where(function_version.c.id == version["id"]).values(findings=kept)
     )
     return version | {"findings": kept}
+
+
+def _store_warnings(tx: Tx, version: dict[str, Any], content: _Content) -> dict[str, Any]:
+    """Replace the warnings of a stored version by those of now: what it refers to may exist meanwhile."""
+    if version["warnings"] == content.warnings:
+        return version
+    tx.execute(
+        sa.update(function_version)
+        .where(function_version.c.id == version["id"])
+        .values(warnings=content.warnings)
+    )
+    return version | {"warnings": content.warnings}
 
 
 def _write_function(tx: Tx, name: str, stored: _Stored, number: int) -> str:

@@ -16,10 +16,16 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf) -> float:
     """Return a length of time in seconds. ``what`` names it in messages. Raises :class:`Invalid`."""
     value = _read(given)
+    if value is None and isinstance(given, str) and re.fullmatch(r"(?a:\d+(\.\d+)?)", given[:64]):
+        raise Invalid(
+            f"wrong {what} {given!r}",
+            "the number has no unit",
+            f"{given}s for seconds, {given}m for minutes, {given}h for hours, {given}d for days",
+        )
     if value is None:
         raise Invalid(
             f"wrong {what} {given!r}",
-            "it must be seconds, or a number with a unit",
+            "it must be a number of seconds, or numbers with units (ms, s, m, h, d, w)",
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
     if not minimum <= value <= maximum:

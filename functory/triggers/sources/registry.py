@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
+from functory.engine.serialization.validation_messages import describe_faults
 from functory.engine.sources.store import Hook, Sources
 from functory.triggers.sources.plugin import SourcePlugin
 
@@ -141,14 +142,8 @@ def parse_config(plugin: SourcePlugin, config: Mapping[str, Any]) -> Any:
     try:
         return plugin.Config.model_validate(dict(config))
     except ValidationError as error:
+        # A fault of several fields together has no field.
         faults = [
-            # An error about several fields together has no location.
-            ": ".join(
-                filter(
-                    None,
-                    (".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")),
-                )
-            )
-            for fault in error.errors(include_url=False, include_context=False, include_input=False)
+            ": ".join(filter(None, fault)) for fault in describe_faults(error, plugin.Config.model_fields)
         ]
         raise Invalid(f"wrong {plugin.kind}", "; ".join(faults)) from None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from functory.client import Functory
+from functory.dev.server import next_command_hint
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell
 
@@ -136,3 +137,23 @@ def test_a_failure_that_a_retry_resolved_says_so(shell: Shell) -> None:
     assert f"resolved by  {retried['id']}" in " ".join(shell.out("execution", "show", failed).split("\n"))
     assert f"resolved by {retried['id']}" in shell.out("execution", "tree", failed)
     assert retried["id"] in shell.out("execution", "list", "--state", "failed")
+
+
+def test_a_warning_about_what_is_missing_ends_when_it_is_there(shell: Shell) -> None:
+    (shell.folder / "count.py").write_text("def count(t: str) -> int:\n    return words(t)\n")
+    (shell.folder / "words.py").write_text("def words(t: str) -> int:\n    return 1\n")
+    add = ("function", "add", "count.py", "--dep", "words")
+    assert "the dependency words does not exist yet" in shell.run(*add).stderr
+    shell.run("function", "add", "words.py")
+    assert "does not exist yet" not in shell.run(*add).stderr
+    assert shell.json("function", "show", "count")["warnings"] == []
+
+
+def test_the_command_that_dev_suggests_works(shell: Shell) -> None:
+    (shell.folder / "scale.py").write_text(
+        "def scale(text: str, by: int, half: bool, all: list[int], ratio: float = 1.0) -> int:\n    return by\n"
+    )
+    shell.run("function", "add", "scale.py")
+    with Functory(Settings(home=shell.folder / "home")) as engine:
+        suggested = next_command_hint(engine).removeprefix("Try:  functory ")
+    assert shell.out(*suggested.split(), "--no-wait")

@@ -108,7 +108,7 @@ def test_a_source_whose_plug_in_is_gone_is_reported_and_can_be_deleted(
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["source", "add", "tides", "north"], 2, "harbour: Field required"),
+        (["source", "add", "tides", "north"], 2, "harbour: it is missing"),
         (["source", "add", "tides", "north", "harbour"], 2, "name=value"),
         (["source", "add", "tides", "north", "harbour=a", "harbour=b"], 2, "given twice"),
         (["source", "add", "tides", "north", "harbour=a", "depth=1"], 2, "depth"),

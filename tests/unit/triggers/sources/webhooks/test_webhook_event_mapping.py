@@ -146,7 +146,7 @@ def test_when_lets_through_or_not_and_an_error_is_neither(when: str, body: Any, 
         ({"type": "1 + 1"}, "type gives a value of type int, not a text"),
         ({"delivery": "[1]"}, "delivery gives a value of type list"),
         ({"data": "x" * 3000}, "too long"),
-        ({"data": 5}, "data: Input should be a valid string"),
+        ({"data": 5}, "data: it must be a text"),
         ({"when": "[body].exists(b, b == 1)"}, "walks a list that it makes itself"),
     ],
 )
