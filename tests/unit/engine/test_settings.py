@@ -91,7 +91,7 @@ def test_an_unknown_entry_of_the_file_and_a_broken_file_are_refused(folder):
     with pytest.raises(Invalid, match="colour: there is no such field"):
         load_settings()
     (folder / "functory.toml").write_text("max_depth = \n")
-    with pytest.raises(Invalid, match="the settings file functory.toml cannot be read"):
+    with pytest.raises(Invalid, match=r"the settings file functory\.toml cannot be read"):
         load_settings()
 
 
