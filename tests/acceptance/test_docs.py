@@ -233,6 +233,13 @@ def test_only_few_blocks_are_shown_without_being_run() -> None:
     assert len(left_out) <= MOST_NOT_RUN, left_out
 
 
+def test_every_comment_of_a_page_ends() -> None:
+    for page in PAGES:
+        comments = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).split("<!--")[1:]
+        unclosed = [comment[:60] for comment in comments if "-->" not in comment]
+        assert not unclosed, (names(page), unclosed)
+
+
 def test_the_pages_have_commands_at_all() -> None:
     typed = sum(bool(step.command) for page in PAGES for step in read(page)[0])
     assert typed >= 40

@@ -77,6 +77,8 @@ def emit(
         id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
         if wait:
             row = engine.events.get(id_)
+            if not engine.settings.embedded:
+                execution_result.warn_without_workers(engine, "it starts nothing")
             engine.settle(timeout, root_id=row["root_id"])
             causal_tree.draw(engine, id_, out)
         elif json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # How long a command in embedded mode waits for the descendants of its execution.
 _DESCENDANTS_TIMEOUT = 60.0
+# How long a command waits for a result before it looks whether a worker is there.
+_QUIET_SECONDS = 2.0
 
 
 def print_result(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
@@ -45,11 +48,18 @@ def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
     """The finished execution. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
     from functory.engine.errors import WaitTimeout
 
+    began = time.monotonic()
+    if not engine.settings.embedded and (timeout is None or timeout > _QUIET_SECONDS):
+        try:
+            return engine.executions.wait([id_], _QUIET_SECONDS)[0]
+        except WaitTimeout:
+            warn_without_workers(engine, f"execution {id_} waits")
     try:
-        return engine.executions.wait([id_], timeout)[0]
+        left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
+        return engine.executions.wait([id_], left)[0]
     except WaitTimeout as error:
         if not engine.settings.embedded:
-            raise
+            raise WaitTimeout(error.what, f"waited {timeout:g} s; it goes on", error.try_) from None
         # The embedded roles end with this command; running executions are released to the queue.
         why = f"waited {timeout:g} s; without functory dev it is queued again"
         raise WaitTimeout(error.what, why, f"functory execution wait {id_}") from None

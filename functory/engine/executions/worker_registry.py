@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -46,10 +48,31 @@ def deregister(database: Database, id_: str) -> None:
 
 
 def alive(database: Database, within: float) -> list[dict[str, Any]]:
-    """Return the workers seen in the last ``within`` seconds."""
+    """Return the workers seen in the last ``within`` seconds, without those of this machine whose process has ended."""
     with database.read() as tx:
-        return tx.rows(
+        rows = tx.rows(
             sa.select(worker)
             .where(worker.c.seen_at > tx.now - timedelta(seconds=within))
             .order_by(worker.c.id)
         )
+    return [row for row in rows if not _has_ended(row["id"])]
+
+
+def new_id(token: str) -> str:
+    """Return the id of a worker in this process. ``token`` differs between the workers of one process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{token}"
+
+
+def _has_ended(id_: str) -> bool:
+    """True when the worker ran on this machine and its process is gone; False when that cannot be known from here."""
+    host, _, rest = id_.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import secrets as randomness
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -358,4 +357,4 @@ def connections(slots: int) -> int:
 
 def worker_name() -> str:
     """A unique name for this process: host, process id and a random part."""
-    return f"{socket.gethostname()}:{os.getpid()}:{randomness.token_hex(3)}"
+    return worker_registry.new_id(randomness.token_hex(3))
