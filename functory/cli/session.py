@@ -34,7 +34,7 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
     """Open the engine of the settings, or lend the shared one.
 
     With ``start`` the roles run in this process (embedded mode only). With ``create`` a missing database is made, which
-    the user is told; only commands that store something new do that.
+    a note says; only commands that store something new do that.
     Raises :class:`Invalid` for wrong settings, :class:`Unavailable` for a database that cannot be used,
     :class:`NotFound` for one that is not there, and :class:`Conflict` for one of another schema.
     """

@@ -15,7 +15,7 @@ def nearest_home(name: Path) -> Path:
     """Return folder ``name`` here or in the nearest folder above that has it; ``name`` itself where none has.
 
     The search takes only a folder of this user, and ends below a folder that everybody may write, such as ``/tmp``:
-    whoever makes a folder there must not decide which data and keys another user's commands use.
+    the maker of a folder there must not decide which data and keys another user's commands use.
     """
     if name.is_dir():
         return name

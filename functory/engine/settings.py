@@ -23,8 +23,8 @@ from pydantic_settings import (
 )
 
 from functory.engine.errors import Invalid
-from functory.engine.serialization.validation_messages import describe_faults
 from functory.engine.setting_values import check_url, nearest_home, unreadable_list
+from functory.engine.validation_messages import describe_faults
 
 DATABASES = ("sqlite", "postgresql", "postgres")
 # Read before the settings are loaded.

@@ -44,7 +44,7 @@ def run(tmp_path: Path, home: Path) -> Run:
         ("x = 1\n", ["holds no function"]),
         (
             "def größe(): pass\n",
-            ["'größe' is not a function name", "the letters a to z and A to Z, digits and _"],
+            ["'größe' is not a function name", "characters from a to z and A to Z, digits and _"],
         ),
         ("def call(): pass\n", ["the name call is reserved"]),
         ("def a(): pass\nprint(1)\n", ["does something at its top level", "line 2"]),

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
-from functory.engine.serialization.validation_messages import describe_faults
 from functory.engine.sources.store import Hook, Sources
+from functory.engine.validation_messages import describe_faults
 from functory.triggers.sources.plugin import SourcePlugin
 
 GROUP = "functory.sources"
