@@ -25,8 +25,8 @@ def check_name(name: str) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} is not a function name",
-            "a name has characters from a to z and A to Z, digits and _, does not begin with a digit, and is at most 200 "
-            "characters long",
+            "a name has characters from a to z and A to Z, digits and _, does not begin with a digit, and is at most "
+            "200 characters long",
         )
     if name in RESERVED or (name.startswith("__") and name.endswith("__")):
         raise Invalid(
