@@ -310,7 +310,7 @@ class Settings(BaseSettings):
     def _nearest_home(self) -> Settings:
         if "home" not in self.model_fields_set:
             # Not an assignment: the settings are frozen, and the source of this value stays "default".
-            self.__dict__["home"] = nearest_home(self.home)
+            vars(self)["home"] = nearest_home(self.home)
         return self
 
     @classmethod
