@@ -43,7 +43,7 @@ def mount(
 ) -> None:
     """Add the route to ``app``. A body must come within ``body_seconds``."""
     inbox = Inbox(functory.database, functory.settings.max_event_bytes)
-    tokens = LineageTokens(functory.secrets.derive_key)
+    tokens = LineageTokens(functory.secrets.derive_keys)
     settings = functory.settings
 
     @app.post("/events", tags=["events"], status_code=202)

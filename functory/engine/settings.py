@@ -68,7 +68,12 @@ class Settings(BaseSettings):
         description="Prefix of the exchange and the queues on the broker.",
     )
     secret_key: SecretStr | None = Field(
-        default=None, description="Key that seals stored secrets: 32 bytes as base64."
+        default=None,
+        description="Key that seals stored secrets: 32 bytes as base64; former keys after it, with commas.",
+    )
+    secret_key_file: Path | None = Field(
+        default=None,
+        description="File with these keys, one a line, which roles read again when it changes.",
     )
 
     worker_slots: int = Field(

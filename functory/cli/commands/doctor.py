@@ -253,22 +253,34 @@ def _missing_feature_verdict(best: str, name: str) -> str:
 
 
 def _secrets(settings: Any) -> list[CheckResult]:
+    from functory.engine.access.key_ring import KeyRing
     from functory.engine.access.secrets import Secrets
-    from functory.engine.database.connection import Database
 
-    file = settings.home / "secret.key"
-    if settings.secret_key is None and settings.embedded and not file.exists():
-        return [CheckResult("secrets", "ok", f"no key yet; the first secret creates {file}")]
-    if settings.secret_key is None and not file.exists():
+    ring = KeyRing(settings)
+    if ring.is_file and not ring.file.exists():
+        if settings.embedded and settings.secret_key_file is None:
+            return [CheckResult("secrets", "ok", f"no key yet; the first secret creates {ring.file}")]
         return [
             CheckResult("secrets", "warn", "no key: no secret can be set or used", "set FUNCTORY_SECRET_KEY")
         ]
-    Secrets(Database.of(settings), settings).check_key()
-    return [
-        CheckResult(
-            "secrets", "ok", "the key is FUNCTORY_SECRET_KEY" if settings.secret_key else f"the key is {file}"
-        )
+    keys = [one.id.hex() for one in ring.load()]
+    with _stored_data(settings) as database:
+        used = Secrets(database, settings).key_usage() if database is not None else {}
+    unknown = sum(count for id_, count in used.items() if id_ and id_ not in keys)
+    former = sum(count for id_, count in used.items() if id_ != keys[0]) - unknown
+    where = str(ring.file) if ring.is_file else "FUNCTORY_SECRET_KEY"
+    found = [
+        CheckResult("secrets", "ok", f"the key is {where}" + (f", {len(keys)} keys" if keys[1:] else ""))
     ]
+    if unknown:
+        advice = "add the key that sealed them to the ring, or set them again: functory secret set NAME"
+        found.append(
+            CheckResult("secrets", "fail", f"{unknown} are sealed with a key that is not there", advice)
+        )
+    if former and keys[1:]:
+        advice = "functory secret rotate-key --reseal"
+        found.append(CheckResult("secrets", "warn", f"{former} are sealed with a former key", advice))
+    return found
 
 
 @contextlib.contextmanager

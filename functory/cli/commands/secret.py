@@ -59,3 +59,35 @@ def delete(name: Name, yes: Yes = False) -> None:
     with session.engine() as engine:
         engine.secrets.delete(name)
     CommandOutput().styled((f"secret {name} is deleted", ""))
+
+
+@app.command("rotate-key", epilog="Example: functory secret rotate-key")
+def rotate_key(
+    reseal: Annotated[
+        bool, typer.Option("--reseal", help="Make no new key: only seal anew with the first one.")
+    ] = False,
+) -> None:
+    """Make a new key, and seal all secrets anew with it while everything runs. Former keys still open.
+
+    Keys in FUNCTORY_SECRET_KEY are changed by you: put the new one first, then use --reseal.
+    """
+    with session.engine() as engine:
+        made = None if reseal else engine.secrets.add_key()
+        done = engine.secrets.reseal()
+    if made is not None:
+        CommandOutput().styled((f"key {made.id.hex()} seals from now on", ""))
+    CommandOutput().styled((f"{done} secrets are sealed anew", ""))
+
+
+@app.command("retire-keys", epilog="Example: functory secret retire-keys")
+def retire_keys(
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while tokens of lineage of a former key may be valid.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Drop the former keys from the key file, once no secret needs them. Backups made before may still do."""
+    confirm("Drop all keys but the first? Secrets in older backups cannot be opened without them.", yes)
+    with session.engine() as engine:
+        dropped = engine.secrets.retire_keys(force=force)
+    CommandOutput().styled((f"{dropped} former keys are dropped", ""))

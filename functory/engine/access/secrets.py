@@ -1,33 +1,36 @@
 """Secrets: sealed in the database, opened only for an execution that declares them.
 
-Envelope per secret: ``version byte | 12-byte nonce | AES-256-GCM ciphertext`` (NIST SP 800-38D), with
-the name and version as associated data, so that one row cannot be swapped for another. The key
-comes from ``FUNCTORY_SECRET_KEY`` or, embedded, from ``secret.key`` in the home folder (mode 0600).
+Envelope per secret: ``version byte 2 | 4-byte id of the key | 12-byte nonce | AES-256-GCM ciphertext`` (NIST SP
+800-38D), with the name and version as associated data, so that one row cannot be swapped for another. Envelopes of
+version 1 have no id; every key of the ring is tried. The keys: :mod:`functory.engine.access.key_ring`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import os
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from functory.engine import private_files
+from functory.engine.access.key_ring import ID_BYTES, KeyRing, Ring, RingKey, new_key
+from functory.engine.database import dialects
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import secret
-from functory.engine.errors import FunctoryError, Invalid, NotFound
+from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound
 from functory.engine.events import store as event_store
 from functory.engine.names import NAME
 from functory.engine.settings import Settings
 
-_FORMAT = b"\x01"
+_FORMAT, _FORMAT_WITHOUT_ID = b"\x02", b"\x01"
 MAX_BYTES = 65_536
+# Secrets that one transaction seals anew, so that it stays short.
+BATCH = 100
+# Tokens that a former key signed are valid for a day; a key that is in use nowhere may go after that.
+RETIRE_AFTER = timedelta(days=1)
 
 
 class Secrets:
@@ -35,8 +38,9 @@ class Secrets:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._settings = settings
-        self._loaded: bytes | None = None
+        self.ring = KeyRing(settings)
+        # Keys by purpose, of one state of the ring.
+        self._derived: tuple[Ring, dict[bytes, list[bytes]]] = ((), {})
 
     def set(self, name: str, value: str, *, author: str = "") -> int:
         """Seal ``value`` under ``name``. Returns its version. Raises :class:`Invalid`."""
@@ -52,14 +56,15 @@ class Secrets:
                 f"it takes 1 to {MAX_BYTES} bytes",
                 f"to remove it: functory secret delete {name}",
             )
-        key = self._key()
+        self.check_key()
         with self._database.write() as tx:
             # The row is inserted first, even an empty one, so that a second process waits for its lock.
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
             created = tx.insert_new(secret, first)
             statement = sa.select(secret.c.version).where(secret.c.name == name)
             version = tx.scalar(statement.with_for_update()) + 1
-            sealed = self._seal(key, name, version, value)
+            # Read after the lock: a key that is retired meanwhile must not seal.
+            sealed = _seal(self.ring.load()[0], name, version, value)
             tx.execute(
                 sa.update(secret)
                 .where(secret.c.name == name)
@@ -100,14 +105,95 @@ class Secrets:
 
     def check_key(self) -> None:
         """Check that there is a valid key. Raises :class:`Invalid`."""
-        self._key()
+        self.ring.load()
 
-    def derive_key(self, purpose: bytes) -> bytes:
-        """Return a key of 32 bytes for one purpose (HKDF-SHA256, RFC 5869). Raises :class:`Invalid` without a key."""
+    def derive_keys(self, purpose: bytes) -> Sequence[bytes]:
+        """Return a key of 32 bytes for one purpose (HKDF-SHA256, RFC 5869) from each key of the ring, the one to use
+        first. Raises :class:`Invalid` without a key."""
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose).derive(self._key())
+        ring = self.ring.load()
+        known = self._derived
+        if known[0] is not ring:
+            known = self._derived = (ring, {})
+        if purpose not in known[1]:
+            known[1][purpose] = [
+                HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose).derive(one.key)
+                for one in ring
+            ]
+        return known[1][purpose]
+
+    def add_key(self) -> RingKey:
+        """Make a new key the sealing one; the others still open. Raises :class:`Invalid` for a ring in the
+        environment."""
+        now = self._database.clock.now()
+        return self.ring.replace(lambda ring: (new_key(now), *ring))[0]
+
+    def reseal(self) -> int:
+        """Seal with the first key what another one sealed, while everything runs. Returns the number of secrets.
+
+        Raises :class:`Invalid` for a secret that no key opens: the others are sealed anew nevertheless.
+        """
+        done, last, failure = 0, "", None
+        while True:
+            with self._database.write() as tx:
+                statement = sa.select(secret).where(secret.c.name > last).order_by(secret.c.name).limit(BATCH)
+                rows = tx.rows(statement.with_for_update())
+                first = self.ring.load()[0]
+                for row in rows:
+                    if _key_id(bytes(row["sealed"])) == first.id:
+                        continue
+                    try:
+                        value = self._unseal(row["name"], row).get_secret_value()
+                    except Invalid as error:
+                        failure = error
+                        continue
+                    sealed = _seal(first, row["name"], row["version"], value)
+                    tx.execute(sa.update(secret).where(secret.c.name == row["name"]).values(sealed=sealed))
+                    done += 1
+            if len(rows) < BATCH:
+                break
+            last = rows[-1]["name"]
+        if failure is not None:
+            raise failure
+        return done
+
+    def key_usage(self) -> dict[str, int]:
+        """Return the number of secrets that each key sealed, by its id in hexadecimal; empty for the older format."""
+        with self._database.read() as tx:
+            sealed = tx.rows(sa.select(secret.c.sealed))
+        return dict(Counter(_key_id(bytes(row["sealed"])).hex() for row in sealed))
+
+    def retire_keys(self, *, force: bool = False) -> int:
+        """Drop every key but the first from the file. Returns the number of dropped keys.
+
+        Raises :class:`Conflict` while a secret is sealed with another key, and, without ``force``, as long as a token
+        that another key signed may be valid.
+        """
+        with self._database.write() as tx:
+            # Waits for every secret that is being written, and holds new ones until the file is replaced.
+            dialects.lock_table(tx, secret)
+            first, *former = self.ring.load()
+            others = [
+                row["name"] for row in tx.rows(sa.select(secret)) if _key_id(bytes(row["sealed"])) != first.id
+            ]
+            if others:
+                raise Conflict(
+                    f"{len(others)} secrets are sealed with a former key",
+                    f"{others[0]} is one of them, and could not be opened any more",
+                    "functory secret rotate-key --reseal",
+                )
+            if not force and first.since is not None and tx.now - first.since < RETIRE_AFTER:
+                raise Conflict(
+                    "the former keys may still be needed",
+                    "tokens of lineage that they signed are valid for a day",
+                    "wait a day, or --force",
+                )
+            if former:
+                # By name: another process may have put a new key before the one that was checked.
+                self.ring.replace(lambda ring: [one for one in ring if one not in former])
+        return len(former)
 
     def open(self, name: str) -> SecretStr:
         """Return the value of a secret. Raises :class:`NotFound`, and :class:`Invalid` for a wrong key."""
@@ -141,72 +227,32 @@ class Secrets:
                 "a function or a source needs it",
                 f"functory secret set {name}",
             )
-        sealed = bytes(row["sealed"])
-        try:
-            return SecretStr(
-                AESGCM(self._key()).decrypt(sealed[1:13], sealed[13:], _aad(name, row["version"])).decode()
-            )
-        except InvalidTag:
-            raise Invalid(
-                f"secret {name} cannot be opened",
-                "it was sealed with another key",
-                "set FUNCTORY_SECRET_KEY to that key, or set the secret again",
-            ) from None
-
-    @staticmethod
-    def _seal(key: bytes, name: str, version: int, value: str) -> bytes:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        nonce = os.urandom(12)
-        return _FORMAT + nonce + AESGCM(key).encrypt(nonce, value.encode(), _aad(name, version))
-
-    def _key(self) -> bytes:
-        if self._loaded is None:
-            self._loaded = self._read_key()
-        return self._loaded
-
-    def _read_key(self) -> bytes:
-        given = self._settings.secret_key
-        if given is not None:
-            return _decode(given.get_secret_value(), "FUNCTORY_SECRET_KEY")
-        file = self._settings.home / "secret.key"
-        if file.is_file():
-            return _decode(file.read_text().strip(), str(file))
-        if not self._settings.embedded:
-            raise Invalid(
-                "no key for secrets",
-                "several machines must share one key",
-                "set FUNCTORY_SECRET_KEY to what this prints: "
-                'python3 -c "import base64, os; print(base64.b64encode(os.urandom(32)).decode())"',
-            )
-        return _create(file)
+        sealed, aad = bytes(row["sealed"]), _aad(name, row["version"])
+        start = len(_FORMAT) + (0 if sealed.startswith(_FORMAT_WITHOUT_ID) else ID_BYTES)
+        nonce, content = sealed[start : start + 12], sealed[start + 12 :]
+        for one in self.ring.load():
+            if _key_id(sealed) in (b"", one.id):
+                try:
+                    return SecretStr(AESGCM(one.key).decrypt(nonce, content, aad).decode())
+                except InvalidTag:
+                    continue
+        raise Invalid(
+            f"secret {name} cannot be opened",
+            "it was sealed with another key",
+            "add that key to FUNCTORY_SECRET_KEY or the key file, or set the secret again",
+        )
 
 
-def _create(file: Path) -> bytes:
-    """Create a key and move it into ``file`` in one step; return another process's key if that process was first."""
-    private_files.make_home(file.parent)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(base64.b64encode(os.urandom(32)).decode() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, file)
-    finally:
-        draft.unlink()
-    return _decode(file.read_text().strip(), str(file))
+def _seal(one: RingKey, name: str, version: int, value: str) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(12)
+    return _FORMAT + one.id + nonce + AESGCM(one.key).encrypt(nonce, value.encode(), _aad(name, version))
 
 
-def _decode(text: str, where: str) -> bytes:
-    try:
-        key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != 32:
-        raise Invalid(f"{where} holds no key", "it must be base64 of exactly 32 bytes")
-    return key
+def _key_id(sealed: bytes) -> bytes:
+    """Return the id of the key that sealed; empty for the older format."""
+    return sealed[1 : 1 + ID_BYTES] if sealed.startswith(_FORMAT) else b""
 
 
 def _aad(name: str, version: int) -> bytes:

@@ -56,6 +56,13 @@ def set_timeouts(tx: Tx, *, statement_milliseconds: int, lock_milliseconds: int)
         tx.execute(sa.text(f"SET LOCAL lock_timeout = {lock_milliseconds}"))
 
 
+def lock_table(tx: Tx, table: sa.Table) -> None:
+    """Wait for every transaction that writes a table, and hold back new ones until the commit. A writing transaction of
+    SQLite is alone in any case."""
+    if tx.dialect == "postgresql":
+        tx.execute(sa.text(f'LOCK TABLE "{table.name}" IN EXCLUSIVE MODE'))
+
+
 def database_files(tx: Tx) -> list[str]:
     """Return the files of the database itself: SQLite's, with those that come and go; none on a server.
 

@@ -17,8 +17,7 @@ import hashlib
 import hmac
 import itertools
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -71,21 +70,20 @@ class LineageToken:
 class LineageTokens:
     """Issues and verifies the tokens of one deployment. Thread-safe.
 
-    ``derive_key`` returns the deployment's key for a purpose (``Secrets.derive_key``). Where it raises an error because
-    there is none, there are no tokens.
+    ``derive_keys`` returns the deployment's keys for a purpose (``Secrets.derive_keys``): the first signs, each of them
+    verifies. Where it raises an error because there is none, there are no tokens.
     """
 
-    def __init__(self, derive_key: Callable[[bytes], bytes]) -> None:
-        self._derive_key = derive_key
-        self._lock = threading.Lock()
-        self._key: bytes | None = None
+    def __init__(self, derive_keys: Callable[[bytes], Sequence[bytes]]) -> None:
+        self._derive_keys = derive_keys
         self._warned = False
 
     def headers(self, row: Mapping[str, Any], now: datetime) -> dict[str, str]:
         """Return the headers for requests of the execution ``row``; none without a key."""
-        key = self._load_key()
-        if key is None:
+        keys = self._load_keys()
+        if not keys:
             return {}
+        key = keys[0]
         root, own = (UUID(row[name]).hex for name in ("root_id", "id"))
         expires = int((now + VALID_FOR).timestamp())
         signed = f"v1.{_deployment(key)}.{root}.{own}.{row['depth']}.{expires}"
@@ -95,30 +93,26 @@ class LineageTokens:
     def verify(self, headers: Iterable[tuple[str, str]], now: datetime) -> LineageToken | None:
         """Return the token of a request's headers (lower-case names); the deepest one of several, None without one."""
         given = list(itertools.islice(_tokens(headers), MAX_TOKENS))
-        key = self._load_key() if given else None
-        if key is None:
+        keys = self._load_keys() if given else ()
+        if not keys:
             return None
         found: list[LineageToken] = []
         for text in dict.fromkeys(given):
-            result, token = _verify(key, text, now)
+            result, token = _verify(keys, text, now)
             if token is None:
                 metrics.lineage_tokens.labels(result).inc()
             else:
                 found.append(token)
         return max(found, key=lambda token: token.depth, default=None)
 
-    def _load_key(self) -> bytes | None:
-        if self._key is None:
-            with self._lock:
-                try:
-                    self._key = self._key or self._derive_key(_PURPOSE)
-                except FunctoryError as error:
-                    if not self._warned:
-                        self._warned = True
-                        log.warning(
-                            "requests of functions carry no lineage", why=error.what, advice=error.try_
-                        )
-        return self._key
+    def _load_keys(self) -> Sequence[bytes]:
+        try:
+            return self._derive_keys(_PURPOSE)
+        except FunctoryError as error:
+            if not self._warned:
+                self._warned = True
+                log.warning("requests of functions carry no lineage", why=error.what, advice=error.try_)
+            return ()
 
 
 def find_cause(tx: Tx, token: LineageToken | None) -> Cause | None:
@@ -143,12 +137,13 @@ def _tokens(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield from filter(None, parts)
 
 
-def _verify(key: bytes, text: str, now: datetime) -> tuple[str, LineageToken | None]:
+def _verify(keys: Sequence[bytes], text: str, now: datetime) -> tuple[str, LineageToken | None]:
     """Return a token, or the reason why it is none."""
     parts = _TOKEN.fullmatch(text)
     if parts is None:
         return "forged", None
-    if parts["deployment"] != _deployment(key):
+    key = next((one for one in keys if parts["deployment"] == _deployment(one)), None)
+    if key is None:
         return "foreign", None
     if not hmac.compare_digest(parts["mac"], _mac(key, parts["signed"])):
         return "forged", None

@@ -96,7 +96,7 @@ class Executor:
             state=State(database),
             grant_approvals=GrantApprovals(database, settings),
         )
-        self._lineage_tokens = LineageTokens(self._services.secrets.derive_key)
+        self._lineage_tokens = LineageTokens(self._services.secrets.derive_keys)
         self._held_claims = HeldClaims(database, settings, self._attempts, worker_id, runner.tier)
         self._closed = threading.Event()
         self._draining = threading.Event()

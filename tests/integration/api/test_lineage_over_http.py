@@ -37,7 +37,7 @@ def now(functory: Functory) -> datetime:
 
 @pytest.fixture
 def headers(functory: Functory, row: dict[str, Any]) -> dict[str, str]:
-    return LineageTokens(functory.secrets.derive_key).headers(row, now(functory))
+    return LineageTokens(functory.secrets.derive_keys).headers(row, now(functory))
 
 
 def counted(result: str) -> float:
@@ -134,7 +134,7 @@ def test_a_token_that_is_not_ours_is_ignored_and_counted(
 def test_a_token_is_stale_after_its_time_and_means_nothing_elsewhere(
     functory: Functory, row: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    tokens = LineageTokens(functory.secrets.derive_key)
+    tokens = LineageTokens(functory.secrets.derive_keys)
     given, made = list(headers.items()), now(functory)
     found = tokens.verify(given, made + VALID_FOR - timedelta(seconds=2))
     assert found is not None and found.execution_id == row["id"]
@@ -142,7 +142,7 @@ def test_a_token_is_stale_after_its_time_and_means_nothing_elsewhere(
     assert tokens.verify(given, made + VALID_FOR + timedelta(seconds=2)) is None
     assert counted("stale") == before + 1, "both headers have the same token"
     key = SecretStr(base64.b64encode(bytes(32)).decode())
-    other = LineageTokens(Secrets(functory.database, Settings(secret_key=key)).derive_key)
+    other = LineageTokens(Secrets(functory.database, Settings(secret_key=key)).derive_keys)
     before = counted("foreign")
     assert other.verify(given, made) is None
     assert counted("foreign") == before + 1
@@ -152,7 +152,7 @@ def test_a_token_of_a_tree_that_was_deleted_is_ignored_and_counted(
     functory: Functory, url: str, row: dict[str, Any]
 ) -> None:
     gone = row | {"id": "01998c5e-0000-7000-8000-000000000000"}
-    headers = LineageTokens(functory.secrets.derive_key).headers(gone, now(functory))
+    headers = LineageTokens(functory.secrets.derive_keys).headers(gone, now(functory))
     before = counted("unknown")
     event = deliver(url, headers)
     assert cause_of(functory, event) == (event, None, 0)
@@ -160,7 +160,7 @@ def test_a_token_of_a_tree_that_was_deleted_is_ignored_and_counted(
 
 
 def test_the_deepest_of_several_tokens_counts(functory: Functory, row: dict[str, Any]) -> None:
-    tokens = LineageTokens(functory.secrets.derive_key)
+    tokens = LineageTokens(functory.secrets.derive_keys)
     given = [(HEADER, tokens.headers(row | {"depth": depth}, now(functory))[HEADER]) for depth in (1, 7, 3)]
     found = tokens.verify(given, now(functory))
     assert found is not None and found.depth == 7
@@ -170,7 +170,7 @@ def test_without_a_key_requests_carry_nothing_and_none_is_read(
     functory: Functory, row: dict[str, Any], headers: dict[str, str]
 ) -> None:
     settings = Settings(home=functory.settings.home / "elsewhere", broker_url=SecretStr("none://"))
-    tokens = LineageTokens(Secrets(functory.database, settings).derive_key)
+    tokens = LineageTokens(Secrets(functory.database, settings).derive_keys)
     assert tokens.headers(row, now(functory)) == {}
     assert tokens.verify(list(headers.items()), now(functory)) is None
 

@@ -89,7 +89,7 @@ class WebhookReceiver:
         self._secrets = secrets
         self._clock = clock
         self._max_bytes = max_bytes
-        self._lineage_tokens = LineageTokens(secrets.derive_key)
+        self._lineage_tokens = LineageTokens(secrets.derive_keys)
         self._kind = WebhookSource()
         self._compiled: dict[tuple[str, int], _CompiledWebhook] = {}
         self._reported_at: dict[str, float] = {}
