@@ -223,6 +223,11 @@ class RealRun:
             for _ in range(200):
                 if not self.world.turn.run_once():
                     break
+        # The engine's own reports are routed at once; a composite waits for pending events of every type.
+        event = schema.event
+        with self.world.database.write() as tx:
+            mine = event.update().where(event.c.state == "pending", event.c.type.startswith("trigger."))
+            tx.execute(mine.values(state="routed", routed_at=tx.now))
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock, with a stop at each time at which a buffer is due on the way."""
