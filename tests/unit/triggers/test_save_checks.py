@@ -292,6 +292,7 @@ class TestPatterns:
 
     def test_a_new_type_is_none_and_neither_is_one_that_was_seen(self):
         assert warnings(on={"type": ["parcel.lost"]}) == []
+        assert warnings(on={"type": ["order.paid"]}, seen=["order.placed"]) == []
         assert warnings(on={"type": ["order.shiped"]}, seen=["order.shiped", "order.shipped"]) == []
 
     def test_a_field_of_the_data_that_the_type_does_not_have_is_refused(self):

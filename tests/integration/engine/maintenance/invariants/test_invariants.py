@@ -75,8 +75,8 @@ def test_every_invariant_is_asked_in_its_order_and_tells_how_long_it_took(world:
     assert all(one.seconds > 0 and one.title for one in found)
     (one,) = verify(world.database, world.settings, only=["I7"])
     assert one == InvariantResult("I7", one.title, 0, (), one.seconds)
-    with pytest.raises(Invalid, match="no invariant I16"):
-        verify(world.database, world.settings, only=["I16"])
+    with pytest.raises(Invalid, match="no invariant I17"):
+        verify(world.database, world.settings, only=["I17"])
 
 
 def test_a_budget_that_is_lowered_below_what_was_spent_is_spent(world: World) -> None:
