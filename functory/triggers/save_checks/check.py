@@ -113,7 +113,7 @@ def _type_problems(place: str, pattern: Pattern, around: Surroundings) -> Iterat
         if type_ in DATA_FIELDS or around.was_seen(type_):
             continue
         reserved = type_.split(".")[0] in RESERVED
-        # Types of a user's own are often alike (order.paid, order.placed): only one or two wrong characters are a mistake.
+        # Types of a user's own are often alike (order.paid, order.placed): one or two wrong characters are a mistake.
         near = nearest(type_, {*DATA_FIELDS, *EVENT_TYPES, *around.seen_types()}, 0.8 if reserved else 0.9)
         near = (EVENT_TYPES.get(near) or (near,))[0] if near is not None else None
         if near is None and not reserved:
