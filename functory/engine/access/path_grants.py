@@ -74,6 +74,8 @@ class ProtectedPaths:
 
     def __init__(self, settings: Settings) -> None:
         own = [settings.home, Path(os.environ.get("FUNCTORY_CONFIG", "functory.toml"))]
+        if settings.secret_key_file is not None:
+            own.append(settings.secret_key_file)
         if settings.database.startswith("sqlite:///"):
             own.append(Path(settings.database.removeprefix("sqlite:///").split("?")[0]))
         self._own = _spellings(own)

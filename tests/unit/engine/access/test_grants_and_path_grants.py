@@ -303,3 +303,12 @@ def test_a_wrong_value_is_refused(kind, value) -> None:
     with pytest.raises(Invalid) as caught:
         grants.normalize_value(kind, value)
     assert len(str(caught.value)) < 1500
+
+
+def test_the_file_with_the_keys_of_secrets_cannot_be_granted(tmp_path) -> None:
+    keys = tmp_path / "keys" / "ring"
+    protected = ProtectedPaths(Settings(home=tmp_path / "home", secret_key_file=keys))
+    for path in (keys, keys.parent):
+        with pytest.raises(Refused, match="Functory's own"):
+            protected.check("read", str(path))
+    protected.check("read", str(tmp_path / "elsewhere"))
