@@ -129,6 +129,7 @@ def test_a_source_whose_plug_in_is_gone_is_reported_and_can_be_deleted(
 def test_what_cannot_be_is_refused_with_the_reason(
     cli: Cli, plugged: Path, arguments: list[str], status: int, said: str
 ) -> None:
+    assert cli("db", "upgrade")[0] == 0
     found, _, beside = cli(*arguments)
     assert found == status
     assert said in beside
