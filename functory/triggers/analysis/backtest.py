@@ -157,13 +157,16 @@ def _finish(
 
 
 def possible_event_types(*versions: CompiledTrigger | None) -> frozenset[str] | None:
-    """The only event types that any of the versions can match; None when one can match any."""
+    """The only event types that a backtest of these versions has to read; None when it has to read all.
+
+    A composite waits for pending events of every type, also of those that it does not match.
+    """
     found: set[str] = set()
     for compiled in versions:
         if compiled is None:
             continue
         types = compiled.event_types
-        if types is None:
+        if types is None or compiled.composite is not None:
             return None
         found |= types
     return frozenset(found)
@@ -185,12 +188,13 @@ class _Reader:
     ) -> None:
         self._rows = rows
         self._replays = replays
+        self._reads_all = any(replay.by_event_time for replay in replays)
         self._progress = progress
         self.history = history
         self.events = 0
 
     def matched(self) -> Iterator[tuple[Row, _Matches]]:
-        """Yield the event rows that a replay has to decide about."""
+        """Yield the event rows that a replay has to decide about, and those that it may have to wait for."""
         for row in self._rows:
             self.events += 1
             if self._progress is not None and self.events % 2000 == 0:
@@ -199,12 +203,13 @@ class _Reader:
                 continue
             event = event_store.envelope(row)
             matches = [replay.match(row, event) for replay in self._replays]
-            if all(one is None for one in matches):
+            matched = any(one is not None for one in matches)
+            if not matched and not self._reads_all:
                 continue
             if row["state"] == "quarantined":
-                self.history = replace(self.history, quarantined=self.history.quarantined + 1)
+                self.history = replace(self.history, quarantined=self.history.quarantined + matched)
                 continue
-            if row["state"] == "pending":
+            if matched and row["state"] == "pending":
                 self.history = replace(self.history, pending=self.history.pending + 1)
             yield row, matches
 

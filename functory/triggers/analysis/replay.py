@@ -101,6 +101,11 @@ class Replay:
         self.spent: Counter[str] = Counter()
         self.decisions = Decisions()
 
+    @property
+    def by_event_time(self) -> bool:
+        """True when buffers wait until all events before their due time are routed."""
+        return self._buffers.by_event_time
+
     def match(self, row: Row, event: Row) -> MatchedEvent | None:
         """The event if patterns of the trigger match it."""
         if self._types is not None and row["type"] not in self._types:

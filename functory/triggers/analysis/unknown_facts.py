@@ -77,6 +77,12 @@ def _of_executions(
             "it depends on whether an earlier execution of the same key still ran; these events are in no other count",
             events,
         )
+    if decisions.suppressed["source_rate"]:
+        yield UnknownFact(
+            "source_rate",
+            "its limit grows with the usual rate of a busy trigger, which is not replayed: some may have fired",
+            decisions.suppressed["source_rate"],
+        )
     if over_budget:
         yield UnknownFact(
             "budget",

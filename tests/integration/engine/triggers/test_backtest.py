@@ -152,6 +152,17 @@ def test_a_budget_that_others_used_is_said_to_be_unknown(world: World) -> None:
     assert [one.events for one in result.unknown if one.what == "budget"] == [1]
 
 
+def test_a_limit_that_grows_with_the_usual_rate_is_said_to_be_unknown(world: World) -> None:
+    world.function()
+    world.trigger("t", "work", TICK, guards={"rate": 1, "source_rate": 2, "repeat_rate": 0})
+    for number in range(4):
+        world.events.emit("tick", {"n": number}, subject=str(number), source="https://example.org")
+    world.route()
+    result = backtested(world, "t")
+    assert decided(result) == really_decided(world, "t") == {"executions": 2, "fired": 2, "source_rate": 2}
+    assert [one.events for one in result.draft.unknown if one.what == "source_rate"] == [2]
+
+
 def test_pending_and_quarantined_events_are_named(world: World) -> None:
     world.function()
     world.trigger("t", "work", TICK)
