@@ -12,7 +12,7 @@ _VERSION = frozenset({
     "function", "version", "sha256", "source_sha256", "metadata", "dependencies", "environment", "previous_version",
     "author",
 })  # fmt: skip
-_SAVED = _VERSION | {"changed", "active", "warnings", "findings", "environment_error"}
+_SAVED = _VERSION | {"changed", "active", "warnings", "findings", "environment_error", "inactive_reason"}
 _FUNCTION = frozenset({"function", "version", "author"})
 _GRANT = _FUNCTION | {"sha256", "kind", "value", "reason"}
 _EXECUTION = frozenset({
@@ -31,6 +31,9 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "function.created": _SAVED,
     "function.updated": _SAVED,
     "function.activated": None,
+    "version.marked": frozenset(
+        {"function", "version", "sha256", "mark", "previous_mark", "reason", "author"}
+    ),
     "function.disabled": _FUNCTION,
     "function.deleted": _FUNCTION | {"forced"},
     "function.granted": _GRANT,

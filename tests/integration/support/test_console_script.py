@@ -73,7 +73,7 @@ def test_a_fork_has_its_arguments_environment_folder_outputs_and_exit_status(tmp
     assert (values["namespace"], values["max_depth"]) == ("of-the-folder", 7)
     refused = run("function", "show", "missing", cwd=tmp_path, env=environment(tmp_path))
     assert (refused.returncode, refused.stdout) == (3, "")
-    assert "error: function 'missing' not found" in refused.stderr
+    assert "error: there is no database yet" in refused.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -21,7 +21,7 @@ pytest_plugins = ["tests.support.world"]
 def test_a_match_is_one_firing_and_one_execution_with_lineage(shop):
     event = shop.events.emit("order.created", {"n": 1}, subject="o1")
     assert shop.route() == [("on-order", None)]
-    (execution,) = shop.executions.list()
+    (execution,) = shop.executions.list(payloads=True)
     assert (execution["event_id"], execution["root_id"], execution["depth"], execution["cause"]) == (
         event,
         event,
