@@ -255,8 +255,9 @@ class Story:
         assert successes == Counter({row["id"]: 1 for row in rows if row["state"] == "succeeded"})
 
         for name, sources in self.sources.items():
-            versions = self.engine.functions.versions(name)
-            assert [v["source"].strip() for v in reversed(versions)] == [s.strip() for s in sources]
+            numbers = [row["number"] for row in reversed(self.engine.functions.versions(name))]
+            saved = [self.engine.functions.get(name, number)["source"] for number in numbers]
+            assert [text.strip() for text in saved] == [text.strip() for text in sources]
         assert not [row["name"] for row in self.engine.triggers.list() if row["name"].startswith("short")]
         assert [row["name"] for row in self.engine.schedules.list()] == ["clock"]
         outcomes = Counter(one["outcome"] for one in tries)
