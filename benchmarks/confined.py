@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from functory.workers.sandbox.pool.pool import Options
+from functory.workers.sandbox.protocol.host import UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Code, Job, Limits
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.runner import Runner
@@ -112,7 +113,7 @@ class TierRunners:
         return self._runners[name]
 
     def _run(self, runner: Runner, task: Job) -> int | None:
-        outcome = runner.run(task, _NO_HOST)
+        outcome = runner.run(task, _HOST)
         if outcome.status != "succeeded":
             raise RuntimeError(f"{outcome.status}: {outcome.error}")
         return outcome.pid
@@ -122,7 +123,14 @@ class TierRunners:
             runner.close()
 
 
-_NO_HOST: Any = None  # these functions ask the engine for nothing
+class _Host:
+    """These functions ask the engine for nothing."""
+
+    def output_filter(self) -> UnfilteredOutput:
+        return UnfilteredOutput()
+
+
+_HOST: Any = _Host()
 
 
 def _timed(call: Callable[[], Any]) -> float:

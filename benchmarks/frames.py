@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from functory.workers.sandbox.protocol.host import UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Code, Job, Limits
 from functory.workers.sandbox.runner import Runner
 
@@ -93,6 +94,9 @@ class _Host:
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002
         return "event"
+
+    def output_filter(self) -> UnfilteredOutput:
+        return UnfilteredOutput()
 
 
 def run(*, quiet: bool = False) -> dict[str, Any]:
