@@ -17,6 +17,16 @@ UV := $(BIN)/uv
 export PYRIGHT_PYTHON_GLOBAL_NODE := off
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# uv trusts the certificate authorities of this machine, where it has any, as pip does: a proxy that opens TLS has its own.
+AUTHORITIES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem
+ifndef UV_SYSTEM_CERTS
+export UV_SYSTEM_CERTS := $(if $(wildcard $(AUTHORITIES)),true,false)
+endif
+# Where the home folder cannot be written, what uv downloads stays in the environment.
+ifndef UV_CACHE_DIR
+export UV_CACHE_DIR := $(shell cache="$${XDG_CACHE_HOME:-$$HOME/.cache}/uv"; \
+	mkdir -p "$$cache" 2>/dev/null && test -w "$$cache" && echo "$$cache" || echo "$(CURDIR)/.venv/.uv-cache")
+endif
 # Where a shell forbids it, each process of the tests would compile all that it imports: three seconds instead of one.
 unexport PYTHONDONTWRITEBYTECODE
 

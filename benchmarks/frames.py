@@ -38,7 +38,7 @@ def frame(data):
     return len(data).to_bytes(4, "little") + data
 
 def finished(value):
-    return frame(b"\x84\xa1t\xa8finished\xa4kind\xa4json\xa8warnings\x90\xa5value" + value)
+    return frame(b"\x83\xa1t\xa8finished\xa8warnings\x90\xa5value" + value)
 
 def emit(number, data):
     return frame(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from functory._version import __version__ as __version__
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
+    from functory.engine.serialization.python_values import Naive as Naive
     from functory.engine.settings import Settings
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "FunctoryError",
     "Handle",
     "Invalid",
+    "Naive",
     "NotFound",
     "Refused",
     "Settings",
@@ -53,11 +55,13 @@ __all__ = [
     "call",
     "close",
     "emit",
+    "emit_many",
     "engine_of_process",
     "gather",
     "register_function",
     "register_trigger",
     "submit",
+    "submit_many",
     "use",
 ]
 
@@ -71,6 +75,7 @@ _lock = threading.Lock()
 _LAZY = {
     "Functory": "functory.client",
     "Handle": "functory.client",
+    "Naive": "functory.engine.serialization.python_values",
     "Settings": "functory.engine.settings",
     **dict.fromkeys(
         (
@@ -151,6 +156,11 @@ def submit(function: str, /, *args: Any, **kwargs: Any) -> Handle:
     return engine_of_process().submit(function, *args, **kwargs)
 
 
+def submit_many(function: str, /, inputs: Iterable[Mapping[str, Any]], *, delay: float = 0.0) -> list[Handle]:
+    """Start a stored function once for each input object, all of them or none."""
+    return engine_of_process().submit_many(function, inputs, delay=delay)
+
+
 def gather(*handles: Handle) -> list[Any]:
     """The results of several started functions, in their order."""
     return engine_of_process().gather(handles)
@@ -159,6 +169,11 @@ def gather(*handles: Handle) -> list[Any]:
 def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
     """Write one event; returns its id."""
     return engine_of_process().emit(type_, data, subject=subject)
+
+
+def emit_many(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Write many events, all of them or none; returns their ids."""
+    return engine_of_process().emit_many(events)
 
 
 def __getattr__(name: str) -> Any:

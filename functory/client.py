@@ -18,36 +18,36 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import structlog
 
+from functory import decorated_function
 from functory.engine import private_files
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, WaitTimeout
+from functory.engine.events import emit_many
 from functory.engine.events.store import Events
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.lineage import Lineage
+from functory.engine.executions.start_many import start_many
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
-from functory.engine.functions.analysis import findings
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
-from functory.engine.functions.source.capture import capture_source
 from functory.engine.functions.state import State
-from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings, load_settings
-from functory.engine.triggers import suppressed_matches
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers
-from functory.engine.triggers.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
 from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
     from functory.engine.functions.declaration import Signature
     from functory.engine.functions.environments import PackageNeeds, Resolved
+    from functory.engine.triggers.suppressed_matches import Resumed
     from functory.schedules import Schedules
+    from functory.trigger_history import TriggerHistory
     from functory.trigger_saves import TriggerSaves
     from functory.triggers.analysis import backtest, cycles
     from functory.workers.environments import Environments
@@ -89,7 +89,7 @@ class Functory:
         self.events = Events(self.database, self.settings.max_event_bytes)
         self.executions = Executions(self.database, self.settings)
         self.compensations = Compensations(self.database)
-        self.functions = Functions(self.database, self._inspect, self.settings, self._resolve)
+        self.functions = Functions(self.database, self.inspect, self.settings, self._resolve)
         self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.triggers = Triggers(self.database)
         self.sources = Registry(self.database)
@@ -129,6 +129,13 @@ class Functory:
         return TriggerSaves(self.functions, self.triggers, self.events, self.lineage, self.settings)
 
     @cached_property
+    def trigger_history(self) -> TriggerHistory:
+        """What triggers decided about past events: backtests, and matches that were suppressed."""
+        from functory.trigger_history import TriggerHistory
+
+        return TriggerHistory(self.database, self.events, self.triggers, self.settings)
+
+    @cached_property
     def runner(self) -> Runner:
         """The child processes of this engine; loaded at the first use, because most commands need none."""
         from functory.workers.sandbox.runner import Runner
@@ -142,12 +149,20 @@ class Functory:
 
         return Environments(self.settings, self.database)
 
-    def _inspect(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature:
+    def inspect(
+        self,
+        source: str,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        modules: Mapping[str, str] | None = None,
+    ) -> Signature:
+        """Inspect the signature of a function by executing its source in the sandbox, without any rights."""
         from functory.workers.sandbox.checks.startup import check_tier
 
         # A client that runs nothing else executes the source here too: never in a weaker sandbox than demanded.
         check_tier(self.settings, self.runner, inspecting=True)
-        return self.runner.inspect(source, name, packages=packages)
+        return self.runner.inspect(source, name, packages=packages, modules=modules)
 
     def _resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:
         return self.environments.resolve(needs, renew=renew)
@@ -201,29 +216,16 @@ class Functory:
         """Decorator: save a function of this file as a version, and leave it an ordinary function.
 
         ``declared`` are the fields of :meth:`functory.engine.functions.registry.Functions.save`; limits may be written
-        plainly (``timeout=30, retries=3``). The file's imports and constants that it uses come along.
+        plainly (``timeout=30, retries=3``). The file's imports and constants that it uses come along, and the modules
+        that it imports from the folder ``lib`` (relative to the file).
         """
 
         def decorate(target: F) -> F:
-            row = self.functions.save(
-                capture_source(target, _dependency_names(declared)),
-                author=self.author,
-                **collect_limits(declared),
-            )
-            for missing in self.pending(row):
-                warnings.warn(f"{row['name']} v{row['number']}: {missing}", stacklevel=2)
-            for found in (
-                *row["warnings"],
-                *map(findings.summary, row["findings"]),
-                *self.trigger_saves.broken_by(row),
-            ):
-                warnings.warn(f"{row['name']} v{row['number']}: {found}", stacklevel=2)
-            if row["inactive_reason"]:
-                warnings.warn(
-                    f"{row['name']} v{row['number']} is saved, but not active: {row['inactive_reason']}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+            text, fields = decorated_function.text_and_fields(target, declared)
+            row = self.functions.save(text, author=self.author, **fields)
+            broken = self.trigger_saves.broken_by(row)
+            for warning, kind in decorated_function.warnings_of(row, self.pending(row), broken):
+                warnings.warn(warning, kind, stacklevel=2)
             target.functory_version = row["number"]  # type: ignore[attr-defined]
             return target
 
@@ -277,60 +279,12 @@ class Functory:
         since: datetime,
         progress: Callable[[int], None] | None = None,
     ) -> backtest.Comparison:
-        """Decide again on the events since ``since``, for trigger ``name`` or a ``draft`` definition of it.
-
-        Flow control decides too, at the times at which the events were routed. Nothing is run. With both, the result
-        holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
-        """
-        from functory.engine.database import prune_watermarks
-        from functory.engine.executions import root_budget
-        from functory.engine.functions import versions
-        from functory.triggers import definition
-        from functory.triggers.analysis import backtest
-
-        known = {row["name"]: row for row in self.triggers.list()}.get(name)
-        if known is None and draft is None:
-            self.triggers.get(name)
-        stored = definition.compile_definition(known) if known is not None else None
-        tried = stored
-        if draft is not None:
-            row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
-            tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
-        assert tried is not None
-        other = stored if draft is not None else None
-        references = [dependencies.parse_reference(one.function) for one in (tried, other) if one is not None]
-        with self.database.read() as tx:
-            targets = versions.load_many(tx, references)
-            pruned_until = prune_watermarks.read(tx)
-
-        def budget_use(least: int, trigger_id: str) -> dict[str, int]:
-            with self.database.read() as tx:
-                return root_budget.used_by_others(tx, least, trigger_id)
-
-        return backtest.run(
-            tried,
-            other,
-            self.events.scan(since, backtest.possible_event_types(tried, other)),
-            self.settings,
-            targets=targets,
-            since=since,
-            until=self.database.clock.now(),
-            pruned_until=pruned_until,
-            budget_use=budget_use,
-            progress=progress,
-        )
+        """Decide again on the events since ``since``: :meth:`functory.trigger_history.TriggerHistory.backtest`."""
+        return self.trigger_history.backtest(name, draft, since=since, progress=progress)
 
     def replay_suppressed(self, trigger: str, event_id: str) -> Handle:
         """Fire once a match that a guard, a pause or a wrong input suppressed. Raises :class:`Conflict`."""
-
-        from functory.triggers import definition
-
-        stored, envelope = self.suppressions.get(trigger, event_id)
-        compiled = definition.compile_definition(
-            {"id": "", "name": trigger, "version": 0, "definition": stored}
-        )
-        template = definition.SingleEventInput(compiled, envelope)
-        row = self.suppressions.replay(trigger, event_id, template, author=self.author)
+        row = self.trigger_history.replay(trigger, event_id, author=self.author)
         self.start()
         return Handle(self, row["id"])
 
@@ -348,28 +302,11 @@ class Functory:
 
         Raises :class:`NotFound`.
         """
-        from functory.triggers import definition
-
-        suppressed_matches.check_reasons(reasons)
-        root_id = None if root is None else self.lineage.tree(root).root_id
-        which = MatchFilter(trigger, root_id, tuple(reasons))
-        matches = SuppressedMatches(self.database)
-        if dry_run:
-            return Resumed(matches.count(which))
-
-        compiled: dict[str, definition.CompiledTrigger] = {}
-
-        def make_template(
-            name: str, stored: Mapping[str, Any], event: Mapping[str, Any]
-        ) -> definition.SingleEventInput:
-            key = json_codec.digest([name, stored])
-            if key not in compiled:
-                row = {"id": "", "name": name, "version": 0, "definition": stored}
-                compiled[key] = definition.compile_definition(row)
-            return definition.SingleEventInput(compiled[key], event)
-
-        done = matches.resume(which, make_template, author=self.author)
-        self.start()
+        done = self.trigger_history.resume(
+            trigger=trigger, root=root, reasons=reasons, dry_run=dry_run, author=self.author
+        )
+        if not dry_run:
+            self.start()
         return done
 
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
@@ -380,6 +317,18 @@ class Functory:
         )
         self.start()
         return Handle(self, row["id"])
+
+    def submit_many(
+        self, function: str, /, inputs: Iterable[Mapping[str, Any]], *, delay: float = 0.0
+    ) -> list[Handle]:
+        """Start a function (``name`` or ``name@3``) once for each input object, all of them or none: at most 10,000.
+
+        ``delay`` is in seconds. Raises as :func:`functory.engine.executions.start_many.start_many`.
+        """
+        name, version = dependencies.parse_reference(function)
+        ids = start_many(self.database, self.settings, name, inputs, version=version, delay=delay)
+        self.start()
+        return [Handle(self, id_) for id_ in ids]
 
     def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a function and return its result. Raises :class:`ExecutionFailed`."""
@@ -416,6 +365,17 @@ class Functory:
         self.start()
         return id_
 
+    def emit_many(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Write many events in one transaction, all of them or none: at most 10,000. Returns their ids, in order.
+
+        An event is an object with a ``type``, and optionally ``data``, ``subject`` and ``dedup_key``. Raises
+        :class:`Invalid` with the number of the first wrong event, counted from 1.
+        """
+        checked = emit_many.check_all(events, self.settings.max_event_bytes)
+        ids = emit_many.write(self.database, checked)
+        self.start()
+        return ids
+
     def settle(self, timeout: float = 60.0, *, root_id: str | None = None) -> None:
         """Wait until nothing is pending, queued or running, anywhere or below one root. Raises :class:`WaitTimeout`."""
         self.start()
@@ -429,24 +389,6 @@ class Functory:
                 what = ", ".join(f"{count} {name}" for name, count in open_.items() if count)
                 raise WaitTimeout("there is still work", what, "functory execution list --state running")
             self.database.wakeup.wait("finished", seen, 0.05)
-
-
-def collect_limits(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits written plainly (``timeout=30``) moved into ``limits``."""
-    from dataclasses import fields
-
-    from functory.engine.functions.limits import Limits
-
-    known = {f.name for f in fields(Limits)}
-    plain = {key: value for key, value in declared.items() if key in known}
-    rest = {key: value for key, value in declared.items() if key not in known}
-    if plain:
-        rest["limits"] = {**(rest.get("limits") or {}), **plain}
-    return rest
-
-
-def _dependency_names(declared: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(d.name for d in dependencies.parse(declared.get("dependencies")))
 
 
 def _whoami() -> str:

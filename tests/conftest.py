@@ -27,7 +27,7 @@ from tests.services.installation import SERVICES
 from tests.services.missing_servers import report, require
 from tests.services.shared import shared
 from tests.support import groups, test_lists
-from tests.support.thoroughness import VARIABLE, amount
+from tests.support.thoroughness import LEFT_OUT, VARIABLE, amount
 
 if TYPE_CHECKING:
     from tests.services.postgres import Postgres
@@ -325,7 +325,7 @@ def _named(config: pytest.Config) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how to repeat what failed, which tests needed a second run, and which servers were missing."""
+    """Print how to repeat what failed, which tests needed a second run, what tests left out, and missing servers."""
     failed = {entry.nodeid for kind in ("failed", "error") for entry in terminalreporter.stats.get(kind, [])}
     if failed:
         terminalreporter.section("AGAIN", sep="=")
@@ -338,6 +338,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for entry in again:
             terminalreporter.line(entry.nodeid)
             terminalreporter.line("\n".join(entry.longreprtext.splitlines()[-LINES:]))
+    left_out = [
+        value
+        for entry in terminalreporter.stats.get("passed", [])
+        for name, value in entry.user_properties
+        if name == LEFT_OUT
+    ]
+    if left_out:
+        terminalreporter.section("LEFT OUT", sep="!", yellow=True, bold=True)
+        for line in left_out:
+            terminalreporter.line(line)
     skipped = terminalreporter.stats.get("skipped", [])
     lines = report(entry.longrepr[2] for entry in skipped if isinstance(entry.longrepr, tuple))
     if lines:

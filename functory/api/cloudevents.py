@@ -68,7 +68,7 @@ def mount(
             metrics.events_received.labels(mode, "refused").inc()
             raise
         except Unavailable as error:
-            log.warning("events not stored, answered 503", why=error.what)
+            log.warning("events not stored, answered 503", why=error.reason)
             return problem(
                 503,
                 detail="it could not be stored; send it again",

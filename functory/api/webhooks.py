@@ -60,7 +60,7 @@ def mount(
             _record_metrics(error.status_code, _REASONS.get(error.status_code, "gone"), began)
             raise
         except Unavailable as error:
-            log.warning("webhook request not stored, answered 503", why=error.what)
+            log.warning("webhook request not stored, answered 503", why=error.reason)
             answer = WebhookResponse(
                 503,
                 "unavailable",
@@ -94,4 +94,4 @@ def _store_problem(receiver: WebhookReceiver, answer: WebhookResponse) -> None:
     try:
         receiver.record_problem(answer)
     except FunctoryError as error:
-        log.warning("webhook problem not stored", why=error.what)
+        log.warning("webhook problem not stored", why=error.reason)

@@ -109,6 +109,9 @@ def run(arguments: Sequence[str]) -> int:
             from functory.cli.output import hints
 
             error.try_ = hints.for_command_line(advice)  # type: ignore[attr-defined]
+            error.why = hints.in_message(error.why)  # type: ignore[attr-defined]
+            if isinstance(trace := (getattr(error, "error", None) or {}).get("traceback"), str):
+                error.error = error.error | {"traceback": hints.in_message(trace)}  # type: ignore[attr-defined]
         return errors.print_error(error)
     if status == errors.EXIT_INTERRUPTED:
         # Typer has caught Ctrl-C itself and says nothing.

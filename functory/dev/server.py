@@ -17,9 +17,11 @@ from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.dev.event_feed import EventFeed
+from functory.engine.database import sqlite_files
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 from functory.roles import process
+from functory.terminal.console import count_of
 
 # Ctrl-C ends it at once, not after the grace time of a deployment.
 GRACE_SECONDS = 2.0
@@ -54,7 +56,7 @@ def reset(settings: Settings, *, confirmed: bool) -> None:
             "empty that database yourself",
         )
     file = data_file(settings)
-    if not file.exists():
+    if not file.exists() and sqlite_files.orphaned_log(file) is None:
         return
     if not confirmed:
         if not sys.stdin.isatty():
@@ -75,7 +77,9 @@ def data_file(settings: Settings) -> Path:
 
 
 def run(settings: Settings, *, quiet: bool) -> int:
-    """Run until Ctrl-C. Returns the exit status."""
+    """Run until Ctrl-C. Returns the exit status. Raises :class:`DatabaseLost` when the data file was deleted or
+    replaced meanwhile.
+    """
     began = time.monotonic()
     ending = process.RoleShutdown().install()
     # The banner below shows the same facts.
@@ -84,6 +88,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
     logging.getLogger("celery").setLevel(logging.WARNING)
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
+        functory.database.on_lost = ending.fail
         server = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
@@ -101,6 +106,8 @@ def run(settings: Settings, *, quiet: bool) -> int:
             stack.callback(feed.stop)
         ending.wait()
         print_line("\n  stopping")
+    if ending.failure is not None:
+        raise ending.failure
     return 0
 
 
@@ -120,7 +127,7 @@ def _banner(functory: Functory, url: str, metrics: str) -> list[str]:
         ("API", url, "health /healthz /readyz"),
         ("Metrics", metrics, ""),
         ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
-        ("Stored", f"{_pluralize(functions, 'function')}, {_pluralize(triggers, 'trigger')}", ""),
+        ("Stored", f"{count_of(functions, 'function')}, {count_of(triggers, 'trigger')}", ""),
         ("Worker", f"{settings.worker_slots} slots", f"sandbox: {tier}"),
     ]
     kind = "SQLite" if sqlite else "PostgreSQL"
@@ -153,10 +160,6 @@ def next_command_hint(functory: Functory) -> str:
             return f"Try:  functory function show {row['name']}"
         options.append(f" -i {name}={example}")
     return f"Try:  functory function run {row['name']}{''.join(options)}"
-
-
-def _pluralize(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _relative_path(path: Path) -> str:

@@ -59,6 +59,10 @@ class Unavailable(FunctoryError):
     code = 6
 
 
+class DatabaseLost(Unavailable):
+    """The file of the database was deleted or replaced while this process had it open. The process ends."""
+
+
 class Uncertain(Unavailable):
     """A commit got no answer: its outcome is unknown."""
 
@@ -67,6 +71,12 @@ class Stale(FunctoryError):
     """An attempt that no longer owns its execution tried to write: its fence is not the current one."""
 
     code = 5
+
+
+class Stalled(FunctoryError):
+    """A part of this process makes no progress. The process ends, to be started again (sysexits.h, EX_TEMPFAIL)."""
+
+    code = 75
 
 
 class ExecutionFailed(FunctoryError):

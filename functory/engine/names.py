@@ -11,8 +11,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 # What the library itself offers inside a function, and what Python reserves.
 RESERVED = frozenset({
-    "call", "submit", "gather", "emit", "secret", "state", "llm", "execution", "log", "progress", "functions",
-    "register_function", "register_trigger", "functory", "main", "self", "cls",
+    "call", "submit", "submit_many", "gather", "emit", "emit_many", "secret", "state", "llm", "execution", "log",
+    "progress", "functions", "register_function", "register_trigger", "functory", "main", "self", "cls",
 })  # fmt: skip
 
 

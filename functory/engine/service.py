@@ -17,6 +17,8 @@ from typing import Protocol
 # Under load a service waits this long before its next round, so that the work that comes in meanwhile shares one
 # transaction.
 COALESCE_SECONDS = 0.002
+# A round that takes longer than this hangs: statements and messages without an answer fail after seconds.
+STALL_SECONDS = 300.0
 
 
 class Service(Protocol):
@@ -26,12 +28,14 @@ class Service(Protocol):
     - ``topic``: wake-up signal that starts a round early; None for a service that only polls.
     - ``poll_seconds``: longest time between two rounds; a multiple of it while wake-up signals arrive.
     - ``coalesce_seconds``: pause after a wake-up signal under load.
+    - ``stall_seconds``: a round that takes longer makes no progress, and its process ends.
     """
 
     name: str
     topic: str | None
     poll_seconds: float
     coalesce_seconds: float = COALESCE_SECONDS
+    stall_seconds: float = STALL_SECONDS
 
     def run_once(self) -> bool:
         """Run one round. True when more work may be ready now. Raises :class:`Unavailable`."""

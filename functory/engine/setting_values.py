@@ -1,34 +1,17 @@
-"""Values of settings that need more than a type: the folder of the data, URLs, and lists in the environment."""
+"""Values of settings that need more than a type: URLs, lists in the environment, names of variables."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-import stat
-from pathlib import Path
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from functory.engine.errors import Invalid
 
-
-def nearest_home(name: Path) -> Path:
-    """Return folder ``name`` here or in the nearest folder above that has it; ``name`` itself where none has.
-
-    The search takes only a folder of this user, and ends below a folder that everybody may write, such as ``/tmp``:
-    the maker of a folder there must not decide which data and keys another user's commands use.
-    """
-    if name.is_dir():
-        return name
-    for folder in Path.cwd().parents:
-        try:
-            if folder.stat().st_mode & stat.S_IWOTH:
-                break
-            found = (folder / name).lstat()
-        except OSError:
-            continue
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return folder / name
-    return name
+# Read before the settings are loaded.
+OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
 
 
 def unreadable_list(message: str) -> Invalid:
@@ -64,3 +47,22 @@ def check_url(url: str, known: tuple[str, ...], what: str) -> None:
             if port
             else "the host of the URL cannot be read; write an IPv6 address as [::1]"
         ) from None
+
+
+def check_spelling(fields: Iterable[str]) -> None:
+    """Refuse a misspelt variable: Functory would run without it, for example on another database.
+
+    Other unknown names are allowed: Kubernetes sets FUNCTORY_SERVICE_HOST for a service of that name.
+    """
+    known = [f"FUNCTORY_{name.upper()}" for name in fields]
+    for name in sorted(os.environ):
+        if name.startswith("FUNCTORY_") and name not in (*known, *OTHER_VARIABLES):
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+            if close:
+                raise Invalid("wrong settings", f"there is no {name}", f"did you mean {close[0]}?")
+
+
+def sqlalchemy_url(url: str) -> str:
+    """Return the URL of a database in SQLAlchemy's spelling."""
+    scheme, rest = url.split("://", 1)
+    return f"postgresql+psycopg://{rest}" if scheme.startswith("postgres") else f"sqlite://{rest}"

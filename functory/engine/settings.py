@@ -6,9 +6,7 @@ file in ``.functory/`` and Celery's in-memory transport, all roles in one proces
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -19,16 +17,14 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    TomlConfigSettingsSource,
 )
 
 from functory.engine.errors import Invalid
-from functory.engine.setting_values import check_url, nearest_home, unreadable_list
+from functory.engine.project_folder import ProjectFile, check_named_file, nearest_home, settings_file
+from functory.engine.setting_values import check_spelling, check_url, sqlalchemy_url, unreadable_list
 from functory.engine.validation_messages import describe_faults
 
 DATABASES = ("sqlite", "postgresql", "postgres")
-# Read before the settings are loaded.
-OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
 BROKERS = ("memory", "none", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
 
@@ -223,16 +219,21 @@ class Settings(BaseSettings):
         default=300.0, gt=0, le=86_400, description="Age in seconds at which a warm runner is replaced."
     )
 
-    author_grants: list[Literal["secret", "host", "read", "write", "permission", "subprocess"]] | None = (
-        Field(
-            default=None,
-            description="Kinds of grants that take effect as declared; others wait for an operator (functory grant). "
-            "All when embedded, else secret, host, permission.",
-        )
+    author_grants: (
+        list[Literal["secret", "host", "read", "write", "permission", "preload", "subprocess"]] | None
+    ) = Field(
+        default=None,
+        description="Kinds of grants that take effect as declared; others wait for an operator (functory grant). "
+        "All when embedded, else secret, host, permission.",
     )
     private_networks: list[str] = Field(
         default=[],
         description="Private networks (CIDR) that granted hosts may be in, for example 10.1.0.0/16.",
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="File of certificate authorities (PEM) that functions and installations of packages trust instead "
+        "of the machine's. Default: SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE of the environment.",
     )
     refuse_findings: list[str] = Field(
         default=[],
@@ -327,8 +328,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = Path(os.environ.get("FUNCTORY_CONFIG", "functory.toml"))
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+        return init_settings, env_settings, ProjectFile(settings_cls, toml_file=settings_file())
 
     @cached_property
     def embedded(self) -> bool:
@@ -345,13 +345,13 @@ class Settings(BaseSettings):
         """The database's URL in SQLAlchemy's spelling. Holds a password: never print it."""
         if self.database_url is None:
             return f"sqlite:///{(self.home / 'functory.db').absolute()}"
-        return _sqlalchemy_url(self.database_url.get_secret_value())
+        return sqlalchemy_url(self.database_url.get_secret_value())
 
     @cached_property
     def direct_database(self) -> str | None:
         """The database's URL past its pooler; None when not set. Holds a password: never print it."""
         direct = self.database_direct_url
-        return None if direct is None else _sqlalchemy_url(direct.get_secret_value())
+        return None if direct is None else sqlalchemy_url(direct.get_secret_value())
 
     @cached_property
     def broker(self) -> str:
@@ -361,50 +361,31 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings. Raises :class:`Invalid` that names each wrong setting and its allowed values."""
-    file = os.environ.get("FUNCTORY_CONFIG")
-    if file and not Path(file).is_file():
-        raise Invalid(
-            f"settings file {file} not found", "FUNCTORY_CONFIG names it", "create it or unset the variable"
-        )
+    check_named_file()
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
         faults = []
         for name, wrong in describe_faults(error, Settings.model_fields):
-            known = Settings.model_fields.get(name)
-            hint = f" ({known.description})" if known and known.description else ""
-            if os.environ.get(f"FUNCTORY_{name.upper()}") == "":
+            text = getattr(Settings.model_fields.get(name), "description", None)
+            given = os.environ.get(variable := f"FUNCTORY_{name.upper()}")
+            if given == "":
                 wrong = "it is empty; unset the variable, or give a value"  # noqa: PLW2901
-            faults.append(f"{name or 'settings'}: {wrong}{hint}")
-        raise Invalid(
-            "wrong settings",
-            "\n".join(faults),
-            "correct FUNCTORY_<NAME> in the environment or the entry in functory.toml",
-        ) from None
+            place = name or "settings" if given is None else variable
+            faults.append(f"{place}: {wrong} ({text})" if text else f"{place}: {wrong}")
+        try_ = f"correct it in the environment or in {settings_file()}"
+        raise Invalid("wrong settings", "\n".join(faults), try_) from None
     except SettingsError as error:
         raise unreadable_list(str(error)) from None
     except ValueError as error:
         raise Invalid(
-            f"the settings file {file or 'functory.toml'} cannot be read",
+            f"the settings file {settings_file()} cannot be read",
             str(error),
             "correct it: it is TOML",
         ) from None
-    _check_spelling(os.environ)
+    check_spelling(Settings.model_fields)
     _check_together(settings)
     return settings
-
-
-def _check_spelling(environment: Mapping[str, str]) -> None:
-    """Refuse a misspelt variable: Functory would run without it, for example on another database.
-
-    Other unknown names are allowed: Kubernetes sets FUNCTORY_SERVICE_HOST for a service of that name.
-    """
-    known = [f"FUNCTORY_{name.upper()}" for name in Settings.model_fields]
-    for name in sorted(environment):
-        if name.startswith("FUNCTORY_") and name not in (*known, *OTHER_VARIABLES):
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
-            if close:
-                raise Invalid("wrong settings", f"there is no {name}", f"did you mean {close[0]}?")
 
 
 def _check_together(settings: Settings) -> None:
@@ -415,8 +396,3 @@ def _check_together(settings: Settings) -> None:
             f"({settings.lease_seconds:g}), or a healthy worker loses its lease after one late heartbeat",
             "raise FUNCTORY_LEASE_SECONDS or lower FUNCTORY_HEARTBEAT_SECONDS",
         )
-
-
-def _sqlalchemy_url(url: str) -> str:
-    scheme, rest = url.split("://", 1)
-    return f"postgresql+psycopg://{rest}" if scheme.startswith("postgres") else f"sqlite://{rest}"

@@ -24,7 +24,7 @@ _KINDS = {
     "string_too_short": "it needs at least {min_length} characters",
     "string_too_long": "it may have at most {max_length} characters",
     "string_pattern_mismatch": "it must have the form {pattern}",
-    "union_tag_not_found": "{discriminator} is missing",
+    "union_tag_not_found": "its field {discriminator} is missing",
     "finite_number": "it must be a finite number",
 }
 # By the first word of the kinds about a type: int_parsing, int_type, int_from_float, …
@@ -83,4 +83,5 @@ def _suggestion(given: str, known: Iterable[str]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    # The name of a discriminator comes in quotes.
+    return f"{value:g}" if isinstance(value, float) else re.sub(r"^'(\w+)'$", r"\1", str(value))

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -24,7 +24,7 @@ from functory._version import __version__
 from functory.engine import private_files
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
-from functory.engine.errors import Conflict, Invalid, Unavailable
+from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
 from functory.engine.events import exchange
 from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.serialization.json_codec import dumps
@@ -40,6 +40,8 @@ log = structlog.get_logger("functory.role")
 
 # Connections to PostgreSQL that a process of each role keeps. Two of them are for wake-ups.
 CONNECTIONS: Mapping[str, int] = {"router": 6, "scheduler": 5, "watcher": 5}
+# The progress of loops is watched this often, in seconds.
+WATCH_SECONDS = 1.0
 
 
 class RoleShutdown:
@@ -50,6 +52,8 @@ class RoleShutdown:
 
     def __init__(self) -> None:
         self.requested = False
+        # Why this process ends without a signal; None while it need not.
+        self.failure: FunctoryError | None = None
         # Called at the first signal, in the main thread.
         self.on_request: Callable[[], None] = lambda: None
         # The interpreter's C code writes to it: the kernel may deliver a signal to any thread, and Python runs handlers
@@ -64,8 +68,15 @@ class RoleShutdown:
             signal.signal(number, self._on_signal)
         return self
 
+    def fail(self, error: FunctoryError) -> None:
+        """End this process because of ``error``, as a signal would: :meth:`wait` returns."""
+        if self.failure is None:
+            self.failure = error
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._write_fd, b"\0")
+
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a signal, at most ``timeout`` seconds. True when one arrived."""
+        """Wait for a signal or :meth:`fail`, at most ``timeout`` seconds. True when one of them came."""
         return bool(select.select([self._read_fd], [], [], timeout)[0])
 
     def read_earlier_signals(self) -> bytes:
@@ -202,6 +213,7 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
         stack.callback(database.close)
         metrics_url = stack.enter_context(serve_metrics(settings))
         if wait_for_schema(database, shutdown, upgrade=upgrade):
+            database.on_lost = shutdown.fail
             database.listen_for_wakeups()
             if with_state_metrics:
                 stack.enter_context(expose_state_metrics(database))
@@ -210,7 +222,29 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
                 loop.start()
             warn_if_broker_unavailable(settings)
             print_ready_line(role, settings, metrics=metrics_url)
-            shutdown.wait()
+            wait_while_progressing(shutdown, loops)
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
         ended = stop_loops(loops, settings.grace_seconds, database.give_up)
+    return exit_status(shutdown, ended=ended)
+
+
+def wait_while_progressing(shutdown: RoleShutdown, loops: Sequence[ServiceLoop]) -> None:
+    """Wait until this process has to end: by a signal, or because one of its loops makes no progress."""
+    while not shutdown.wait(WATCH_SECONDS):
+        for loop in loops:
+            if (stall := loop.stall()) is not None:
+                metrics.service_stalls.labels(loop.service.name).inc()
+                faulthandler.dump_traceback(all_threads=True)
+                shutdown.fail(stall)
+                break
+
+
+def exit_status(shutdown: RoleShutdown, *, ended: bool) -> int:
+    """Return the exit status of a role: that of its failure, which is logged; else 1 when something did not end within
+    ``grace_seconds``.
+    """
+    if shutdown.failure is not None:
+        error = shutdown.failure
+        log.error("ended by itself", what=error.what, why=error.why, hint=error.try_)
+        return error.code
     return 0 if ended else 1

@@ -1,7 +1,8 @@
 """The loop of a background service: a round while there is work, then a wait for a wake-up signal or the poll interval.
 
 An unavailable database or broker is logged once and retried with growing pauses; its recovery is logged again.
-Only :meth:`ServiceLoop.stop` ends a loop.
+Only :meth:`ServiceLoop.stop` ends a loop. A round that does not end is a stall (:meth:`ServiceLoop.stall`): no thread
+can be ended from outside, so the process ends (``functory.roles.process``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from functory.engine.database.wakeups import Wakeup
-from functory.engine.errors import Unavailable
+from functory.engine.errors import Stalled, Unavailable
 from functory.engine.service import Service
 
 log = structlog.get_logger("functory.roles.service_loop")
@@ -34,14 +35,38 @@ class ServiceLoop(threading.Thread):
     def __init__(self, service: Service, wakeup: Wakeup) -> None:
         super().__init__(name=f"functory-{service.name}", daemon=True)
         self.service = service
-        self.healthy = True
+        self._succeeds = True
+        # When the current round began, in monotonic seconds; None between two rounds.
+        self._round_began: float | None = None
         self._wakeup = wakeup
         self._stopping = threading.Event()
+
+    @property
+    def healthy(self) -> bool:
+        """True when the loop runs, and its last round succeeded."""
+        return self.is_alive() and self._succeeds and self.stall() is None
+
+    def stall(self) -> Stalled | None:
+        """Return the error of a loop that makes no progress: its round does not end, or its thread has ended."""
+        began = self._round_began
+        seconds = 0.0 if began is None else time.monotonic() - began
+        if seconds > self.service.stall_seconds:
+            why = f"its round began {seconds:.0f} s ago and has not ended"
+        elif self.ident is not None and not self.is_alive() and not self._stopping.is_set():
+            why = "its thread has ended"
+        else:
+            return None
+        return Stalled(
+            f"the service {self.service.name} makes no progress",
+            why,
+            "the log has the stacks of all threads; a process supervisor starts the role again",
+        )
 
     def run(self) -> None:
         service, pause, failed_at = self.service, 0.0, 0.0
         while not self._stopping.is_set():
             seen = self._wakeup.generation(service.topic) if service.topic else 0
+            self._round_began = time.monotonic()
             try:
                 more = service.run_once()
                 due = None if more else service.next_due()
@@ -49,12 +74,13 @@ class ServiceLoop(threading.Thread):
                 pause = min(MAX_RETRY_PAUSE, pause * 2 or 0.1)
                 self._log_failure(error, pause)
                 failed_at = failed_at or time.monotonic()
-                self.healthy = False
+                self._succeeds, self._round_began = False, None
                 self._stopping.wait(pause)
                 continue
-            if not self.healthy:
+            self._round_began = None
+            if not self._succeeds:
                 log.info("recovered", role=service.name, after_seconds=round(time.monotonic() - failed_at, 1))
-            self.healthy, pause, failed_at = True, 0.0, 0.0
+            self._succeeds, pause, failed_at = True, 0.0, 0.0
             if not more:
                 self._wait(seen, math.inf if due is None else due)
         try:
@@ -71,7 +97,7 @@ class ServiceLoop(threading.Thread):
     def _log_failure(self, error: Exception, pause: float) -> None:
         if not isinstance(error, Unavailable):
             log.exception("round failed, retrying", role=self.service.name, retry_in=pause)
-        elif self.healthy:
+        elif self._succeeds:
             log.warning(
                 "database or broker unavailable, retrying",
                 role=self.service.name,

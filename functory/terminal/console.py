@@ -6,9 +6,10 @@ knows nothing about functions or events. Rich is imported only when something is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -251,6 +252,21 @@ def warn(message: str) -> None:
     sys.stderr.write(f"warning: {marked_lines(message)}\n")
 
 
+@contextlib.contextmanager
+def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """Draw a bar on stderr of how many of ``total`` are done (None: not known). Nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
 def to_json_value(value: Any) -> Any:
     """``value`` as JSON values: times in ISO 8601."""
     if isinstance(value, datetime):
@@ -260,6 +276,11 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json_value(item) for item in value]
     return value
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: ``1 match``, ``1,204 matches``. ``many`` is ``one`` and an s when not given."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def format_time(value: datetime | None) -> str:

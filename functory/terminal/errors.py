@@ -46,7 +46,8 @@ def print_execution_error(error: Any) -> None:
 
 def print_usage_error(error: Any) -> int:
     """Print what is wrong with a command line, or its help. Returns the exit status."""
-    message = error.format_message()
+    # Typer's validator puts the kind of its error before the text.
+    message = error.format_message().replace(": Value error, ", ": ")
     where = error.ctx.command_path if error.ctx is not None else "functory"
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(message.rstrip("\n") + "\n")

@@ -204,7 +204,7 @@ def define(
         "on": json_codec.loads(json_codec.encode(dict(on))) if isinstance(on, Mapping) else on,
         "when": when or None,
         "function": function,
-        "input": input,
+        "input": json_codec.from_python(input, "input of the trigger"),
         "pass": passes,
         "guards": dict(guards) if isinstance(guards, Mapping) else guards or {},
     }

@@ -343,11 +343,14 @@ def test_async_functions_and_async_dependencies_work(functory: Functory, name: s
     assert len(functory.executions.spans(row["id"])) == 2
 
 
-def test_a_result_that_is_not_json_is_kept_as_a_typed_repr(functory: Functory, name: str) -> None:
-    functory.functions.save(f"def {name}():\n    return {{1, 2}}\n")
+def test_a_result_without_a_json_form_fails_once_and_names_its_place(functory: Functory, name: str) -> None:
+    functory.functions.save(
+        f"def {name}():\n    return {{'rows': [1, {{'when': object()}}]}}\n", limits={"retries": 3}
+    )
     row = run(functory, name)
-    assert (row["state"], row["result_kind"], row["result"]["$type"]) == ("succeeded", "repr", "set")
-    assert row["warnings"]
+    assert (row["state"], row["attempt"], row["result"]) == ("failed", 1, None)
+    assert row["error"]["type"] == "NotSerializable"
+    assert "$.rows[1].when: an object has no JSON form" in row["error"]["message"]
 
 
 def test_a_failing_function_is_tried_again_and_succeeds(functory: Functory, name: str) -> None:

@@ -2,10 +2,12 @@
 
 The wheel is installed into an empty environment beside an application with modules called `engine`, `workers`,
 `triggers`, `packs` and `migrations` of its own. The wheel of the source distribution has the same files.
+The commands of the page about installing are run here.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +15,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.acceptance import test_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sys.executable).parent
@@ -144,6 +148,42 @@ def test_an_application_with_modules_of_the_same_names_runs_a_function(built: Pa
     (application / "main.py").write_text(APPLICATION)
     assert run(environment / "bin" / "python", "main.py", cwd=application) == "IT WORKS!\n"
     assert "shout" in run(environment / "bin" / "functory", "function", "list", cwd=application)
+
+
+def test_the_page_about_installing_works_in_a_clone_and_an_empty_home(tmp_path: Path):
+    clone, page = tmp_path / "clone", (ROOT / "docs" / "how-to" / "install.md").read_text()
+    files = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    for name in filter(None, files):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, clone / name, follow_symlinks=False)
+    (block,) = re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    steps = test_docs.commands(block.splitlines(), 0, False)
+    script = "set -e\n" + "".join(f"echo '$'\n{step.command}\n" for step in steps)
+    # Not the environment of the tests; pip may use what it has downloaded before.
+    cache = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")
+    paths = [path for path in os.environ["PATH"].split(os.pathsep) if Path(path) != SCRIPTS]
+    said = run(
+        "bash", "-c", script, cwd=clone, HOME=str(tmp_path), PIP_CACHE_DIR=cache, PATH=os.pathsep.join(paths)
+    )
+    answers = [answer.strip("\n").split("\n") for answer in said.split("$\n")[1:]]
+    for step, answer in zip(steps, answers, strict=True):
+        assert not step.answer or test_docs.matches(step.answer, answer), (step.command, answer)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "double.py").write_text("def double(x: int) -> int:\n    return 2 * x\n")
+    functory = tmp_path / "functory" / "bin" / "functory"
+    run(functory, "function", "add", "double.py", cwd=work)
+    assert run(functory, "run", "double", "--input", "x=21", cwd=work) == "42\n"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_make_gives_uv_a_cache_that_can_be_written(writable: bool, tmp_path: Path):
+    # Below a file nothing can be made, not even by root.
+    (tmp_path / "file").touch()
+    home = tmp_path / ("home" if writable else "file/home")
+    show = ("make", "--silent", "--eval", "show: ; @echo $$UV_CACHE_DIR", "show")
+    found = run(*show, cwd=ROOT, HOME=str(home), XDG_CACHE_HOME="", UV_CACHE_DIR="").strip()
+    assert found == (f"{home}/.cache/uv" if writable else f"{ROOT}/.venv/.uv-cache")
 
 
 def test_mypy_in_strict_mode_passes_on_right_uses_of_the_public_api_and_sees_a_wrong_one(tmp_path: Path):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
 import struct
+import time
 from collections.abc import Iterable
 
 from tests.attacks.case import Report, attack, part
-from tests.attacks.prelude import Any, Tries, check, connect, libc, read, syscall, write
+from tests.attacks.prelude import Any, Tries, check, connect, libc, mark, read, syscall, write
 
 ONLY = "packages and functions have the same rights there"
 
@@ -120,3 +122,107 @@ def changed_package(d: dict[str, Any]) -> Any:
     tries.attempt("cache", os.mkdir, f"{d['packages']}/__pycache__")
     tries.attempt("chmod", os.chmod, path, 0o777)
     return tries.verdict()
+
+
+@part
+def greedy_import(d: dict[str, Any]) -> Any:
+    tries = Tries()
+    size = 1_500_000_000
+
+    def anonymous() -> Any:
+        import mmap
+
+        held = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for page in range(0, size, 4096):
+            held[page] = 1
+        return held
+
+    def refused(work: Any) -> Any:
+        try:
+            return work()
+        except MemoryError:
+            raise OSError(errno.ENOMEM, "no memory") from None
+
+    tries.attempt("a text", refused, lambda: bytearray(b"x") * size)
+    tries.attempt("pages", refused, anonymous)
+    tries.attempt("small pieces", refused, lambda: [bytearray(4000) for _ in range(size // 4000)])
+    return tries.verdict()
+
+
+@attack(
+    "A117b",
+    "A package that takes ten times the memory of its function when it is imported",
+    planted="greedy_import",
+    # The worker may see it before the limit of the address space does, and refuse the package.
+    ends=("succeeded", "sandbox_error"),
+    without="the limits of resources hold without a sandbox too",
+    memory_bytes=128 * 2**20,
+)
+def imported_memory(d: dict[str, Any]) -> Any:
+    import planted  # pyright: ignore[reportMissingImports]
+
+    return planted.FOUND
+
+
+@part
+def breeding_import(d: dict[str, Any]) -> Any:
+    tries = Tries()
+
+    def fork() -> None:
+        if os.fork() == 0:
+            mark(d["mark"])
+            time.sleep(60)
+            os._exit(0)
+
+    for number in range(60):
+        tries.attempt(f"fork {number}", fork)
+    return tries.verdict()
+
+
+@attack(
+    "A117c",
+    "A package that starts dozens of processes when it is imported",
+    planted="breeding_import",
+    without=ONLY,
+)
+def imported_processes(d: dict[str, Any]) -> Any:
+    import planted  # pyright: ignore[reportMissingImports]
+
+    return planted.FOUND
+
+
+@part
+def surviving_import(d: dict[str, Any]) -> Any:
+    tries = Tries()
+
+    def detach() -> None:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                mark(d["mark"])
+                time.sleep(60)
+            os._exit(0)
+
+    def by_a_thread() -> None:
+        import threading
+
+        try:
+            threading.Thread(target=detach).start()
+        except RuntimeError:
+            raise OSError(errno.EAGAIN, "no thread") from None
+
+    tries.attempt("daemon", detach)
+    tries.attempt("daemon of a thread", by_a_thread)
+    return tries.verdict()
+
+
+@attack(
+    "A117d",
+    "A package that leaves a process behind which outlives its zygote",
+    planted="surviving_import",
+    without=ONLY,
+)
+def imported_survivor(d: dict[str, Any]) -> Any:
+    import planted  # pyright: ignore[reportMissingImports]
+
+    return planted.FOUND

@@ -146,7 +146,7 @@ def packed(**fields: Any) -> bytes:
 
 def finished(value: Any) -> bytes:
     """Return the last frame of an execution that returns ``value``."""
-    return packed(t="finished", value=value, kind="json", warnings=[])
+    return packed(t="finished", value=value, warnings=[])
 
 
 def mark(name: str) -> None:

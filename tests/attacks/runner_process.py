@@ -67,7 +67,6 @@ class World:
             outcome={
                 "status": outcome.status,
                 "result": outcome.result,
-                "result_kind": outcome.result_kind,
                 "error": outcome.error,
                 "signal": outcome.signal,
                 "kill_reason": outcome.kill_reason,

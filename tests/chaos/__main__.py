@@ -5,7 +5,8 @@
 
 Each run has a new database and namespace with two processes of every role, and prints one line of JSON. The exit
 status is 1 when an invariant was violated or anything else was wrong. ``--out`` also appends the lines to a file.
-Runs of the same clean commit that the file already has are not repeated.
+Runs of the same clean commit that the file already has are not repeated. SIGTERM and Ctrl-C kill the current runs'
+processes and servers; these runs print nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from tests.chaos import results_table
 from tests.chaos.deployment import BROKERS, Servers
-from tests.chaos.fault import PATIENCE_SECONDS, Fault, named
+from tests.chaos.fault import PATIENCE_SECONDS, Fault, Stopped, named
 from tests.chaos.run import commit, run
 
 # The faults that came closest to breaking the promise, here or elsewhere: they get many seeds.
@@ -108,10 +109,23 @@ def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
     # Neighbours in the list harm the same thing. They are spread, so that they do not all wait at the same time.
     random.Random(given.seed).shuffle(runs) if given.jobs > 1 else None
     failed = 0
+    stop = threading.Event()
 
     def one(fault: Fault, broker: str, seed: int) -> None:
         nonlocal failed
-        line = run(fault, broker, seed, servers, n=given.n, max_seconds=given.max_seconds, commit=tested)
+        try:
+            line = run(
+                fault,
+                broker,
+                seed,
+                servers,
+                n=given.n,
+                max_seconds=given.max_seconds,
+                commit=tested,
+                stop=stop,
+            )
+        except Stopped:
+            return
         with lock:
             failed += bool(line["violations"] or line["complaints"])
             text = json.dumps(line)
@@ -120,8 +134,15 @@ def _all(runs: list[tuple[Fault, str, int]], given: argparse.Namespace) -> int:
                 with given.out.open("a") as file:
                     file.write(text + "\n")
 
-    # SIGTERM and Ctrl-C raise in the main thread, so that current runs still clean up.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    def end(number: int, _frame: object) -> None:
+        # A second signal must not interrupt the clean-up.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        stop.set()
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
     with Servers() as servers, ThreadPoolExecutor(given.jobs) as pool:
         try:
             for future in [pool.submit(one, *what) for what in runs]:

@@ -181,17 +181,23 @@ class Deployment:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill every process; none is started any more."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.roles.__exit__(None, None, None)
+        with self._lock:
+            self.roles.__exit__(None, None, None)
 
     def start(self) -> None:
         """Start every place, and return when all are ready. From then on the supervisor restarts processes that
         end."""
         for place in self.places:
             place.wanted = True
-            self._spawn(place)
+            with self._lock:
+                self._spawn(place)
         for place in self.places:
             assert place.process is not None
             place.process.wait_ready(READY_SECONDS)
@@ -266,6 +272,8 @@ class Deployment:
         ]
 
     def _spawn(self, place: Place) -> None:
+        if self._closing.is_set():
+            return
         place.incarnation += 1
         script = place.command or (str(SCRIPTS / "functory"),)
         words = [word.replace("{incarnation}", str(place.incarnation)) for word in script]

@@ -10,9 +10,11 @@ The modules of ``tests.chaos.faults`` fill :data:`FAULTS`. A fault is a function
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from tests.chaos.crash_hooks import SAID
 from tests.chaos.deployment import BROKERS, LAYOUT, Deployment, Lent, descendants
 from tests.chaos.workload import ORDERS, Given, Workload
 from tests.services.faulty_proxy import FaultyProxy
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
@@ -43,11 +46,22 @@ class Impossible(Exception):
     """This machine lacks what the fault needs; the run is skipped, and its line has the reason."""
 
 
+class Stopped(Exception):
+    """The run was asked to end before its end; it has no result."""
+
+
 class Chaos:
     """One run, as a fault sees it: the deployment, its workload, and the seed's random number generator."""
 
     def __init__(
-        self, fault: Fault, seed: int, n: int, folder: Path, lent: Lent, deployment: Deployment
+        self,
+        fault: Fault,
+        seed: int,
+        n: int,
+        folder: Path,
+        lent: Lent,
+        deployment: Deployment,
+        stop: threading.Event,
     ) -> None:
         self.fault = fault
         self.seed = seed
@@ -55,6 +69,9 @@ class Chaos:
         self.folder = folder
         self.rng = random.Random(f"{fault.name}/{seed}")
         self.deployment = deployment
+        self._stop = stop
+        # Closed at the end of the run, before its servers.
+        self.resources = contextlib.ExitStack()
         self.roles: Roles = deployment.roles
         self.postgres: Postgres = lent.postgres
         self.broker: Redis | RabbitMQ | None = lent.broker
@@ -67,6 +84,8 @@ class Chaos:
         self.marks: list[datetime] = []
         # The proxies between the roles and their servers, by the names of :attr:`Fault.proxied`.
         self.proxies: Mapping[str, FaultyProxy] = {}
+        # The pooler in front of the database, where the fault wants one.
+        self.pooler: PgBouncer | None = None
         # Values that a fault passes from ``act`` to ``expect``.
         self.notes: dict[str, Any] = {}
 
@@ -139,7 +158,10 @@ class Chaos:
         self.marks.append(self.database.clock.now())
 
     def wait(self, fact: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-        """Wait for the first true value of ``fact``, and return it. An unavailable database counts as no value."""
+        """Wait for the first true value of ``fact``, and return it. An unavailable database counts as no value.
+
+        Raises :class:`Stopped` when the run is asked to end.
+        """
         from functory.engine.errors import Unavailable
 
         deadline = time.monotonic() + seconds
@@ -152,11 +174,13 @@ class Chaos:
                 return found
             if time.monotonic() > deadline:
                 raise AssertionError(f"{what} did not happen in {seconds:g} s")
-            time.sleep(0.05)
+            if self._stop.wait(0.05):
+                raise Stopped
 
     def pause(self, least: float, most: float) -> None:
         """Wait for a random time, so that the harm hits any point of the work."""
-        time.sleep(self.rng.uniform(least, most))
+        if self._stop.wait(self.rng.uniform(least, most)):
+            raise Stopped
 
     def lines(self, pattern: str) -> list[str]:
         """The lines of the roles that match ``pattern``."""
@@ -192,6 +216,8 @@ class Fault:
     harms: tuple[str, ...] = ()
     # Servers that the roles reach through a proxy: ``postgres``, ``broker``.
     proxied: tuple[str, ...] = ()
+    # The roles reach the database through pgbouncer in transaction mode.
+    pooled: bool = False
     # The number of processes of each role.
     layout: Mapping[str, int] = field(default_factory=lambda: dict(LAYOUT))
     # Options of roles instead of the usual ones.
@@ -200,6 +226,8 @@ class Fault:
     environment: Mapping[str, str] = field(default_factory=dict)
     # A SQLite file in the run's folder and the in-memory broker; the layout is ``{"dev": 1}``, the broker "none".
     embedded: bool = False
+    # Acknowledged work may be missing afterwards.
+    forgets: bool = False
     # Events need not reach the broker, because it never comes back.
     unpublished: bool = False
     # Celery reports the harm with tracebacks.

@@ -39,6 +39,8 @@ class Counts:
     # The expected executions that ended, and those that did not end or do not exist.
     executed: int = 0
     lost: int = 0
+    # Those of the lost ones that were acknowledged and do not exist.
+    forgotten: int = 0
     # A second execution of a match, a second success or final event of an execution, a second event of one emission.
     doubled: int = 0
     # Executions that wrote their end to the file more than once: effects outside are at-least-once.
@@ -125,11 +127,13 @@ def _matched(
         if id_ not in executions:
             counts.problems.append(f"execution {id_} was acknowledged and does not exist")
             counts.lost += 1
+            counts.forgotten += 1
     known = {row["id"] for row in events}
     for id_ in chaos.given.events:
         if id_ not in known:
             counts.problems.append(f"event {id_} was acknowledged and does not exist")
             counts.lost += 1
+            counts.forgotten += 1
     fired = {(row["event_id"], triggers.get(row["trigger_id"], "")) for row in firings}
     for row in events:
         for name in chaos.fault.workload.matches.get(row["type"], ()):

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from functory.engine.executions import worker_registry
 from functory.engine.maintenance.invariants import verify
 from tests.chaos import workload
 from tests.chaos.deployment import ROOT, SETTINGS, Deployment, Servers
-from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible
+from tests.chaos.fault import PATIENCE_SECONDS, Chaos, Fault, Impossible, Stopped
 from tests.chaos.outcome_counts import Counts, count
 from tests.services.faulty_proxy import FaultyProxy
+from tests.services.missing_servers import require
+from tests.services.pgbouncer import PgBouncer
+from tests.support.processes import Roles
 
 # The end of a run waits until no process writes a further event, which would stay unrouted.
 LAST = ("router", "worker", "dev")
@@ -43,12 +47,15 @@ def run(
     n: int = 20,
     max_seconds: float = PATIENCE_SECONDS,
     commit: str = "",
+    stop: threading.Event | None = None,
 ) -> dict[str, Any]:
     """Make the run. Returns the line; its ``violations`` and ``complaints`` are empty when all is well.
 
     ``max_seconds`` is the longest time until the deployment is idle after the harm. After a complaint the run's
-    folder stays, with all output of the roles, and the line names it.
+    folder stays, with all output of the roles, and the line names it. ``stop`` ends the run early: its processes are
+    killed. Raises :class:`Stopped` then.
     """
+    stop = stop or threading.Event()
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{fault.name}-")).resolve()
     line: dict[str, Any] = {
@@ -62,7 +69,7 @@ def run(
     output: list[tuple[str, str]] = []
     with contextlib.ExitStack() as stack:
         try:
-            chaos = _deployed(stack, fault, broker, seed, n, folder, servers)
+            chaos = _deployed(stack, fault, broker, seed, n, folder, servers, stop)
             try:
                 complaints += _lived(chaos, max_seconds)
                 counts = count(chaos)
@@ -76,6 +83,9 @@ def run(
         except Exception as error:
             complaints.append(f"{type(error).__name__}: {error}".split("\n")[0])
             (folder / "error.txt").write_text(traceback.format_exc())
+    if stop.is_set():
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Stopped
     line |= {
         "attempted": counts.attempted,
         "executed": counts.executed,
@@ -124,12 +134,19 @@ def _deployed(
     n: int,
     folder: Path,
     servers: Servers,
+    stop: threading.Event,
 ) -> Chaos:
     lent = stack.enter_context(servers.lend(broker, fault.harms))
     if fault.embedded:
         database_url, broker_url = f"sqlite:///{folder}/functory.db", "memory://"
     else:
         database_url, broker_url = stack.enter_context(lent.postgres.database()), lent.broker_url
+    # Past poolers and proxies: a migration needs a session.
+    own = Roles(folder, database_url=database_url, broker_url=broker_url)
+    pooler: PgBouncer | None = None
+    if fault.pooled:
+        pooler = stack.enter_context(PgBouncer(require("pgbouncer").programs, lent.postgres.port))
+        database_url = pooler.through(database_url)
     proxies = {
         name: stack.enter_context(FaultyProxy({"postgres": database_url, "broker": broker_url}[name]))
         for name in fault.proxied
@@ -144,13 +161,38 @@ def _deployed(
         )
     )
     with _migrating:
-        deployment.roles.migrate()
-    chaos = Chaos(fault, seed, n, folder, lent, deployment)
-    chaos.proxies = proxies
+        own.migrate()
+    chaos = Chaos(fault, seed, n, folder, lent, deployment, stop)
+    chaos.proxies, chaos.pooler = proxies, pooler
+    stack.push(chaos.resources)
+    stack.enter_context(_killed_at(stop, chaos))
     stack.callback(chaos.client.close)
     fault.workload.prepare(chaos)
     fault.prepare(chaos)
     return chaos
+
+
+@contextlib.contextmanager
+def _killed_at(stop: threading.Event, chaos: Chaos) -> Iterator[None]:
+    """Kill the deployment once ``stop`` is set inside the block: what waits for one of its processes, or for an answer
+    of the database, then fails.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            if stop.is_set():
+                chaos.deployment.kill()
+                chaos.database.give_up()
+                return
+
+    watcher = threading.Thread(target=watch, name="chaos-stop", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _lived(chaos: Chaos, max_seconds: float) -> list[str]:
@@ -193,12 +235,13 @@ def _no_dead_workers(chaos: Chaos) -> bool:
 def _judged(chaos: Chaos, counts: Counts) -> list[str]:
     """The complaints about the counts of the run, and those of the fault's own checks."""
     complaints = []
-    if counts.lost:
-        complaints.append(f"{counts.lost} lost: {'; '.join(counts.problems[:3])}")
+    lost = counts.lost - (counts.forgotten if chaos.fault.forgets else 0)
+    if lost:
+        complaints.append(f"{lost} lost: {'; '.join(counts.problems[:3])}")
     if counts.doubled:
         complaints.append(f"{counts.doubled} doubled: {'; '.join(counts.problems[:3])}")
     others = {state: number for state, number in counts.states.items() if state != "succeeded"}
-    if others and not chaos.fault.failing and not counts.lost:
+    if others and not chaos.fault.failing and not lost:
         complaints.append(f"not all succeeded: {others}")
     # Celery prints a traceback for a failed acknowledgement to an unavailable broker, and for a killed child.
     traces_expected = chaos.fault.traces or "broker" in chaos.fault.harms

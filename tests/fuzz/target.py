@@ -69,8 +69,7 @@ FRAMES: tuple[FromGuest, ...] = (
     FileWritten(path="/data/\xff\n"),
     SpanOpened(seq=1, parent=None, code="f@1", input={"a": 1}, truncated=False, offset=0.0),
     SpanClosed(seq=1, output=None, error=SpanError(type="E", message="m"), truncated=True, offset=2.5),
-    Finished(value=list(VALUES), kind="json", warnings=["w"]),
-    Finished(value={"$type": "set", "$repr": "{1}"}, kind="repr", warnings=[]),
+    Finished(value=list(VALUES), warnings=["w"]),
     Failed(
         kind="code",
         error=ErrorInfo(
@@ -81,6 +80,8 @@ FRAMES: tuple[FromGuest, ...] = (
         ),
     ),
     Failed(kind="setup", error=ErrorInfo(type="E", message="")),
+    Failed(kind="input", error=ErrorInfo(type="E", message="")),
+    Failed(kind="result", error=ErrorInfo(type="E", message="")),
     Described(input_schema={"type": "object"}, output_schema=None, problems=["p"], final=True),
 )
 """A valid frame of every type that a child may send."""

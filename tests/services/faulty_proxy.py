@@ -46,8 +46,9 @@ class FaultyProxy:
         parts = urlsplit(url)
         self._behind = (parts.hostname or "127.0.0.1", parts.port or 0)
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
         userinfo = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-        address = f"{userinfo}127.0.0.1:{self._listener.getsockname()[1]}"
+        address = f"{userinfo}127.0.0.1:{self.port}"
         self.url = urlunsplit(parts._replace(netloc=address))
         self._links: list[_Link] = []
         self._lock = threading.Lock()
@@ -91,6 +92,14 @@ class FaultyProxy:
             for link in self._links:
                 link.reset()
             self._links.clear()
+
+    def lead_to(self, url: str) -> None:
+        """Lead to the server of another URL from now on, as a virtual address does after a failover. Resets what is
+        open.
+        """
+        parts = urlsplit(url)
+        self._behind = (parts.hostname or "127.0.0.1", parts.port or 0)
+        self.reset()
 
     def heal(self) -> None:
         """Forward again, without delay. Connections that were silent stay so, as if the network had forgotten them."""

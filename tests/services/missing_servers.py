@@ -7,6 +7,7 @@ pytest's terminal summary prints the lines of `report` about the skipped tests.
 import os
 from collections import Counter
 from collections.abc import Iterable
+from typing import NoReturn
 
 import pytest
 
@@ -15,20 +16,22 @@ from tests.services.installation import SERVICES, Found, Missing
 
 
 def strict() -> bool:
-    """True when a missing server is a failure: with STRICT=1 in the environment, as in CI."""
+    """True when nothing may be left out: with STRICT=1 in the environment, as in CI."""
     return os.environ.get("STRICT", "") not in ("", "0")
 
 
 def require(service: str) -> Found:
     """Return the programs of `service`, or end the calling fixture: a skip, or a failure when `strict()`."""
     found = installation.find(service)
-    if isinstance(found, Found):
-        return found
-    message = f"{_prefix(service)}{found.why}"
+    if not isinstance(found, Found):
+        leave_out(f"{_prefix(service)}{found.why}", installation.how_to_get([service]))
+    return found
+
+
+def leave_out(message: str, advice: str = "") -> NoReturn:
+    """End the calling test: a skip, or a failure when `strict()`. `advice` says what would make the test possible."""
     if strict():
-        pytest.fail(
-            f"{message} (STRICT=1 forbids to skip; {installation.how_to_get([service])})", pytrace=False
-        )
+        pytest.fail(f"{message} (STRICT=1 forbids to skip{'; ' if advice else ''}{advice})", pytrace=False)
     pytest.skip(message)
 
 

@@ -3,9 +3,11 @@
 import os
 import signal
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import psutil
 import psycopg
@@ -29,6 +31,20 @@ class Postgres(Server):
     account = "postgres"
     # "Fast shutdown": roll back what is open and close the clients (PostgreSQL manual, section 18.5).
     stop_signal = signal.SIGINT
+    # Further variables of the server's environment, from its next start on.
+    environment: Mapping[str, str] = MappingProxyType({})
+    # The server's settings, from its next start on, beside its address: those of short-lived data.
+    settings: Mapping[str, Any] = {
+        # There are several processes of tests, each with deployments of many roles.
+        "max_connections": 500,
+        # The kernel keeps what a killed process wrote, so only a crash of the machine could lose data.
+        # synchronous_commit stays on: without it a killed server would forget acknowledged commits.
+        "fsync": "off",
+        "full_page_writes": "off",
+        "wal_level": "minimal",
+        "max_wal_senders": 0,
+        "timezone": "UTC",
+    }
     _disk = 0  # bytes of the small disk; 0 without one
     # From this version on a database can be copied as files; to copy it page by page takes twice the CPU time.
     _COPIES_FILES = 15_00_00
@@ -59,25 +75,17 @@ class Postgres(Server):
         )
 
     def launch(self) -> None:
-        """Start with settings for short-lived data."""
+        """Start with :attr:`settings`."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,
             # The path of a socket is limited to 107 bytes, which a long TMPDIR would break.
             "unix_socket_directories": "",
-            # There are several processes of tests, each with deployments of many roles.
-            "max_connections": 500,
-            # The kernel keeps what a killed process wrote, so only a crash of the machine could lose data.
-            # synchronous_commit stays on: without it a killed server would forget acknowledged commits.
-            "fsync": "off",
-            "full_page_writes": "off",
-            "wal_level": "minimal",
-            "max_wal_senders": 0,
-            "timezone": "UTC",
+            **self.settings,
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [self.programs["postgres"], "-D", self.data, *options]
-        self.spawn([*self._disk_first(), *command], environment_without("PG"))
+        self.spawn([*self._disk_first(), *command], environment_without("PG") | self.environment)
 
     def crash(self) -> None:
         """ "Immediate shutdown": every server process ends at once, and the next start recovers from the log."""

@@ -6,6 +6,8 @@ for tier A, as an ordinary user for B and C. The code sends values to the test w
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -54,6 +56,15 @@ class Spec(msgspec.Struct, kw_only=True):
     """The children run at the same time, each in a slot of its own."""
 
 
+@functools.cache
+def _parent_of_bases() -> Path:
+    """Make a folder in which every user may remove its own, whatever this machine's temporary folder allows."""
+    folder = Path(tempfile.mkdtemp(prefix="contained-"))
+    folder.chmod(0o1777)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class Contained:
     """A started shim with its zygote; ``said`` and ``statuses`` are complete when it has ended."""
 
@@ -72,7 +83,7 @@ class Contained:
         from tests.support import unprivileged
 
         self.as_root = os.geteuid() == 0 and (tier == "A" or bool(ids))
-        self.base = tempfile.mkdtemp(prefix="contained-")
+        self.base = tempfile.mkdtemp(prefix="zygote-", dir=_parent_of_bases())
         self.first_id = ids or (free_ids(seed=os.getpid()) if self.as_root else 0)
         made = Plan(tier=tier, base=self.base, first_id=self.first_id, **plan)
         scratches = [Path(self.base, str(slot)) for slot in range(1, len(children) + 1)]

@@ -12,6 +12,7 @@ ALL: dict[str, Any] = {
     "permissions": ["functions:read"],
     "hosts": ["api.example.com"],
     "files": {"read": ["/data/in"], "write": ["/data/out"]},
+    "imports": ["numpy as np", "json"],
     "subprocess": True,
 }
 
@@ -22,6 +23,7 @@ EVERYTHING = Grants(
     hosts=("api.example.com",),
     read=("/data/in",),
     write=("/data/out",),
+    preload=("numpy",),
     subprocess=True,
 )
 

@@ -6,6 +6,8 @@ import os
 from typing import TypeVar
 
 VARIABLE = "TESTS_THOROUGH"
+# The property of a test (pytest's record_property) that names what it left out; the summary of a run prints it.
+LEFT_OUT = "left out"
 
 Amount = TypeVar("Amount", int, float)
 

@@ -2,7 +2,7 @@
 
     index.publish("spam", "1.0", {"spam.py": "VALUE = 1"}, requires=["ham>=2"])
 
-The index can require a password, stop, delay the download of a wheel, and replace a wheel.
+The index can require a password, speak TLS, stop, delay the download of a wheel, and replace a wheel.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import io
 import re
+import ssl
 import threading
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -52,8 +53,9 @@ def wheel(
 class Index:
     """The index; ``url`` is its simple page, ``requests`` are the requested paths."""
 
-    def __init__(self, password: str = "") -> None:
+    def __init__(self, password: str = "", tls: ssl.SSLContext | None = None) -> None:
         self.password = password
+        self._scheme = "https" if tls else "http"
         self.requests: list[str] = []
         # A download waits for `open`; `asked` is set when it has begun to wait.
         self.open = threading.Event()
@@ -62,13 +64,15 @@ class Index:
         self._files: dict[str, bytes] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self) -> str:
         user = f"reader:{self.password}@" if self.password else ""
-        return f"http://{user}127.0.0.1:{self.port}/simple"
+        return f"{self._scheme}://{user}127.0.0.1:{self.port}/simple"
 
     def publish(
         self,

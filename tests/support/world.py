@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from functory.client import Functory
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
-from functory.engine.database import migrations, schema
+from functory.engine.database import migrations, row_copy, schema
 from functory.engine.database.clock import Clock, ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events.store import Events
@@ -238,10 +238,17 @@ class World:
             if not statement.startswith(("BEGIN", "PRAGMA", "SELECT pg_notify")):
                 sent.append(statement)
 
+        def copy(_connection: Any, table: sa.Table, _rows: Any) -> None:
+            sent.append(f"COPY {table.name}")
+            copy_rows(_connection, table, _rows)
+
+        copy_rows = row_copy.copy_rows
         sa.event.listen(self.database.engine, "before_cursor_execute", note)
+        row_copy.copy_rows = copy
         try:
             yield sent
         finally:
+            row_copy.copy_rows = copy_rows
             sa.event.remove(self.database.engine, "before_cursor_execute", note)
 
     def close(self) -> None:

@@ -55,5 +55,7 @@ def _setting_source(settings: Any, name: str) -> str:
     if f"FUNCTORY_{name.upper()}" in variables:
         return "environment"
     if name in settings.model_fields_set:
-        return os.environ.get("FUNCTORY_CONFIG", "functory.toml")
+        from functory.engine.project_folder import settings_file
+
+        return str(settings_file())
     return "default"

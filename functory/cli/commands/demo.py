@@ -12,8 +12,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,7 +115,7 @@ def _show_files(out: CommandOutput, watch: LicenceWatch) -> None:
         watch.drop_file(name)
         _run(out, "execution", "tree", watch.wait_for_event(name))
     began = time.monotonic()
-    with _progress(out, len(watch.files)) as show_progress:
+    with console.progress(len(watch.files), "files are parsed") as show_progress:
         for name in rest:
             watch.drop_file(name)
         watch.wait_until_parsed(show_progress)
@@ -176,16 +174,6 @@ def _run(out: CommandOutput, *words: str) -> None:
     _print_command(out, shlex.join(("functory", *words)))
     if status := application.run(words):
         raise typer.Exit(status)
-
-
-@contextmanager
-def _progress(out: CommandOutput, total: int) -> Iterator[Callable[[int], None]]:
-    """A counter of parsed files that is rewritten in place on a terminal."""
-    if not out.is_terminal:
-        yield lambda done: None
-        return
-    with out.console().status("") as status:
-        yield lambda done: status.update(f"parsed {done} of {total}")
 
 
 def _last_log_lines(folder: Path) -> list[str]:

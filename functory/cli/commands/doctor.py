@@ -14,10 +14,14 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from functory.engine.database.connection import Database
 
 # Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
 MIN_FREE_BYTES = 1_000_000_000
+# Below this nothing can be written.
+NO_SPACE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,21 @@ def _events(database: Any) -> list[CheckResult]:
     return findings
 
 
+def _clock(database: Any) -> list[CheckResult]:
+    """Find a clock of the database server that was set back."""
+    ahead = (database.clock.now() - database.clock.wall()).total_seconds()
+    if ahead < 1:
+        return []
+    return [
+        CheckResult(
+            "clock",
+            "warn",
+            f"times are {console.format_duration(ahead)} ahead of the database server's clock, which was set back",
+            "check that clock (NTP); they come back to it at half speed",
+        )
+    ]
+
+
 def _guards(database: Any) -> list[CheckResult]:
     """Find what guards have dropped and was not resumed."""
     from functory.cli.output import dropped_matches
@@ -143,18 +162,25 @@ def _files(settings: Any) -> list[CheckResult]:
 
 
 def _database(settings: Any) -> list[CheckResult]:
-    from functory.engine.database import migrations
+    from functory.engine.database import migrations, sqlite_files
     from functory.engine.database.connection import Database
     from functory.engine.errors import Conflict
     from functory.engine.executions import worker_registry
 
-    if settings.database_url is None and not (settings.home / "functory.db").exists():
+    database = Database.of(settings, pool_size=1)
+    if migrations.is_missing(database):
+        assert database.file is not None
+        log = sqlite_files.orphaned_log(database.file)
+        if log is None:
+            return [CheckResult("database", "ok", f"none yet; the first command creates {database.file}")]
         return [
             CheckResult(
-                "database", "ok", f"none yet; the first command creates {settings.home / 'functory.db'}"
+                "database",
+                "fail",
+                f"{database.file} was deleted or moved: its write-ahead log {log} is still there",
+                f"move it back, or functory db restore FILE; to start anew, delete {log}",
             )
         ]
-    database = Database.of(settings, pool_size=1)
     try:
         took = database.ping()
         findings = [
@@ -172,6 +198,7 @@ def _database(settings: Any) -> list[CheckResult]:
         )
         findings.append(CheckResult("schema", "ok", f"{found}{newer}"))
         alive = worker_registry.alive(database, settings.lease_seconds)
+        findings += _clock(database)
         findings += _events(database)
         findings += _guards(database)
     finally:
@@ -289,12 +316,10 @@ def _stored_data(settings: Any) -> Iterator[Database | None]:
     from functory.engine.database import migrations
     from functory.engine.database.connection import Database
 
-    if settings.database_url is None and not (settings.home / "functory.db").exists():
-        yield None
-        return
     database = Database.of(settings, pool_size=1)
     try:
-        yield database if migrations.is_compatible(database) else None
+        usable = not migrations.is_missing(database) and migrations.is_compatible(database)
+        yield database if usable else None
     finally:
         database.close()
 
@@ -339,11 +364,29 @@ def _webhooks(settings: Any) -> list[CheckResult]:
 
 
 def _disk(settings: Any) -> list[CheckResult]:
-    place = settings.home.absolute()
+    from functory.engine.database.connection import Database
+
+    file = Database.of(settings).file
+    folders = [settings.home.absolute(), *([] if file is None else [file.parent.absolute()])]
+    return [_free_space(place) for place in dict.fromkeys(map(_existing, folders))]
+
+
+def _existing(place: Path) -> Path:
     while not place.exists():
         place = place.parent
+    return place
+
+
+def _free_space(place: Path) -> CheckResult:
     free = shutil.disk_usage(place).free
-    text = f"{free / 1e9:.1f} GB free in {place}"
-    if free < MIN_FREE_BYTES:
-        return [CheckResult("disk", "warn", text, "free some space, or set FUNCTORY_HOME to another disk")]
-    return [CheckResult("disk", "ok", text)]
+    text, advice = (
+        f"{free / 1e9:.1f} GB free in {place}",
+        "free some space, or set FUNCTORY_HOME to another disk",
+    )
+    if free < NO_SPACE_BYTES:
+        return CheckResult("disk", "fail", f"no space left on device at {place}", advice)
+    return (
+        CheckResult("disk", "warn", text, advice)
+        if free < MIN_FREE_BYTES
+        else CheckResult("disk", "ok", text)
+    )

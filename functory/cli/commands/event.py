@@ -12,6 +12,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group
 from functory.cli.input import values
 from functory.cli.output import execution_result
+from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -36,13 +37,13 @@ _POLL_SECONDS = 0.5
 @app.command(epilog='Example: functory event emit order.created --data \'{"sku": "A1"}\' --wait')
 def emit(
     type_: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="TYPE",
+            metavar="[TYPE]",
             help="Event type: words joined with dots, such as order.created.",
             show_default=False,
         ),
-    ],
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(help="Data of the event: JSON text, @file, or - for stdin.", show_default=False),
@@ -57,6 +58,18 @@ def emit(
             show_default=False,
         ),
     ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="Write many events: a file with one JSON object a line, or - for stdin. Each has a type, and may "
+            "have data, subject and dedup_key.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    skip: Annotated[
+        int, typer.Option(min=0, help="With --file: leave out this many events at the beginning.")
+    ] = 0,
     wait: Annotated[
         bool,
         typer.Option(
@@ -68,9 +81,18 @@ def emit(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write one event and print its id."""
+    """Write one event and print its id. With --file: write many events and print how many."""
     from functory.terminal import causal_tree
 
+    if file is not None:
+        _emit_file(file, skip, alone=(type_, data, subject, dedup_key) == (None,) * 4 and not wait, json=json)
+        return
+    if type_ is None:
+        raise Invalid(
+            "the event has no type",
+            "give a TYPE, or --file for many events",
+            "functory event emit order.created",
+        )
     value = values.read_json(data, "--data") if data is not None else None
     out = CommandOutput(json=json, quiet=quiet)
     with session.engine(start=wait, create=True) as engine:
@@ -239,8 +261,6 @@ def release(
     ] = None,
 ) -> None:
     """Send one quarantined event, or all of them, to the router again."""
-    from functory.engine.errors import Invalid
-
     if (id_ is None) is not all_ or (type_ is not None and not all_):
         raise Invalid(
             "it is not clear which events to release",
@@ -254,6 +274,41 @@ def release(
             return
         count = engine.events.release_all(type_, author=engine.author)
     CommandOutput().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
+
+
+def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
+    """Write the events of a file. A file is checked whole before the first event is written; stdin is checked batch by
+    batch.
+    """
+    from functory.cli.input import event_lines
+    from functory.engine.events import emit_many
+
+    if not alone:
+        raise Invalid("--file takes no other event", "its lines hold types, data, subjects and keys")
+    out = CommandOutput(json=json)
+    with session.engine(create=True) as engine:
+        most = engine.settings.max_event_bytes
+        total = None
+        if path != "-":
+            total = sum(len(batch) for batch in event_lines.batches(path, most, skip=skip))
+        written = 0
+        with console.progress(total, "events") as show:
+            try:
+                for batch in event_lines.batches(path, most, skip=skip):
+                    emit_many.write(engine.database, batch, source="/functory/cli")
+                    written += len(batch)
+                    show(written)
+            except (FunctoryError, KeyboardInterrupt):
+                console.warn(
+                    f"{written:,} events were written before this; to go on: --skip {skip + written}"
+                )
+                raise
+        if written:
+            execution_result.warn_without_workers(engine, "they start nothing")
+    if json:
+        out.value({"written": written})
+    else:
+        out.styled((f"wrote {written:,} event{'' if written == 1 else 's'}", ""))
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

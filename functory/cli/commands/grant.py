@@ -12,7 +12,9 @@ from functory.cli.command_group import command_group
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
-app = command_group("Grants: hosts, files, secrets, permissions and programs that function versions may use.")
+app = command_group(
+    "Grants: hosts, files, secrets, permissions, preloads and programs that function versions may use."
+)
 
 Reference = Annotated[
     str,
@@ -23,12 +25,15 @@ Reference = Annotated[
     ),
 ]
 Kind = Annotated[
-    str, typer.Argument(help="Kind: secret, host, read, write, permission or subprocess.", show_default=False)
+    str,
+    typer.Argument(
+        help="Kind: secret, host, read, write, permission, preload or subprocess.", show_default=False
+    ),
 ]
 Value = Annotated[
     str,
     typer.Argument(
-        help="Value, such as API_KEY, api.example.com:8443, /data/in, functions:read. None for subprocess.",
+        help="Value, such as API_KEY, api.example.com:8443, /data/in, functions:read, numpy. None for subprocess.",
         show_default=False,
     ),
 ]

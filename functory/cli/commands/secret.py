@@ -76,7 +76,7 @@ def rotate_key(
         done = engine.secrets.reseal()
     if made is not None:
         CommandOutput().styled((f"key {made.id.hex()} seals from now on", ""))
-    CommandOutput().styled((f"{done} secrets are sealed anew", ""))
+    CommandOutput().styled((f"{console.count_of(done, 'secret')} sealed anew", ""))
 
 
 @app.command("retire-keys", epilog="Example: functory secret retire-keys")

@@ -35,6 +35,7 @@ def server(
         # Before the database is available, so that /readyz can say what is missing.
         http.start()
         process.log.info("listening", url=http.url)
+        functory.database.on_lost = shutdown.fail
         if process.wait_for_schema(functory.database, shutdown, upgrade=migrate):
             if settings.embedded:
                 stack.enter_context(process.expose_state_metrics(functory.database))
@@ -50,7 +51,7 @@ def server(
         giving_up.daemon = True
         giving_up.start()
         try:
-            return 0 if http.stop(settings.grace_seconds) else 1
+            return process.exit_status(shutdown, ended=http.stop(settings.grace_seconds))
         finally:
             giving_up.cancel()
 

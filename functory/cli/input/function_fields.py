@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from functory.cli.input import values
+from functory.cli.input import limit_options, values
+from functory.engine.errors import Invalid
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -78,6 +79,7 @@ def fields(
     compensate: str | None,
     timeout: float | None,
     retries: int | None,
+    limits: list[str] | None,
 ) -> dict[str, Any]:
     """The fields that were named; ``none`` as the only entry of a list empties it."""
     found: dict[str, Any] = {}
@@ -106,9 +108,14 @@ def fields(
         found["output_patterns"] = values.parse_pairs(patterns, "--pattern")
     if compensate:
         found["compensate"] = None if compensate == "none" else compensate
-    limits = {
-        name: value for name, value in (("timeout", timeout), ("retries", retries)) if value is not None
-    }
-    if limits:
-        found["limits"] = limits
+    declared = limit_options.parse(limits or ())
+    for name, value in (("timeout", timeout), ("retries", retries)):
+        if value is not None and name in declared:
+            raise Invalid(
+                f"the limit {name} is given twice", f"by --{name} and by --limit", f"--{name} {value:g}"
+            )
+        if value is not None:
+            declared[name] = value
+    if declared:
+        found["limits"] = declared
     return found

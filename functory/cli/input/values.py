@@ -13,6 +13,9 @@ from functory.engine.serialization import json_codec
 # More than any document that is taken; a larger file is refused instead of read into memory.
 MAX_BYTES = 64 * 1024 * 1024
 
+# Longer chains of references are cycles.
+_MAX_REFERENCES = 20
+
 
 def read_text(path: str) -> str:
     """The text of a file, or of stdin for ``-``. Raises :class:`Invalid`."""
@@ -58,15 +61,16 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def parse_pairs(arguments: Iterable[str], option: str) -> dict[str, Any]:
-    """``k=v`` pairs as an object. Raises :class:`Invalid` for one without ``=`` or given twice."""
+def parse_pairs(arguments: Iterable[str], option: str, example: str | None = None) -> dict[str, Any]:
+    """``k=v`` pairs as an object. Raises :class:`Invalid` for one without ``=`` or given twice; ``example`` is its
+    advice.
+    """
+    example = example or f"{option} name=Ada, or {option} 'rows=[1, 2]'"
     found: dict[str, Any] = {}
     for pair in arguments:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise Invalid(
-                f"{option} takes name=value", f"got {pair!r}", f"{option} name=Ada, or {option} 'rows=[1, 2]'"
-            )
+            raise Invalid(f"{option} takes name=value", f"got {pair!r}", example)
         if name in found:
             raise Invalid(
                 f"{option} {name} is given twice",
@@ -87,9 +91,25 @@ def coerce_strings(
     for pair in texts:
         name, _, text = pair.partition("=")
         kind = properties.get(name) if isinstance(properties, Mapping) else None
-        if isinstance(kind, Mapping) and kind.get("type") == "string" and not isinstance(fitting[name], str):
+        if not isinstance(kind, Mapping) or isinstance(fitting[name], str):
+            continue
+        given = fitting[name] is not None or kind.get("type") == "string"
+        if given and _is_text(kind, (schema or {}).get("$defs", {})):
             fitting[name] = text
     return fitting
+
+
+def _is_text(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> bool:
+    """Return True for a schema that takes text, and nothing else but null."""
+    if not isinstance(schema, Mapping) or depth > _MAX_REFERENCES:
+        return False
+    if isinstance(reference := schema.get("$ref"), str):
+        return _is_text(definitions.get(reference.removeprefix("#/$defs/")), definitions, depth + 1)
+    options = schema.get("anyOf")
+    if isinstance(options, list):
+        rest = [one for one in options if one != {"type": "null"}]
+        return bool(rest) and all(_is_text(one, definitions, depth + 1) for one in rest)
+    return schema.get("type") == "string"
 
 
 def read_json_object(argument: str, what: str) -> dict[str, Any]:

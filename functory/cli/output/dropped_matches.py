@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.terminal.console import format_time
+from functory.terminal.console import count_of, format_time
 
 DAY = 86_400.0
 # Triggers that are named; the others are counted.
@@ -22,13 +22,17 @@ def describe(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         total = sum(row["count"] for row in mine)
         reasons = ", ".join(f"{row['count']:,} {row['reason']}" for row in mine)
         last = format_time(max(row["last_at"] for row in mine))
-        text = f"trigger {name}: {total:,} matches dropped within a day ({reasons}), the last at {last}"
+        dropped = count_of(total, "match", "matches")
+        text = f"trigger {name}: {dropped} dropped within a day ({reasons}), the last at {last}"
         paused = mine[0]["paused_until"]
         if paused is not None:
             text += f"; its circuit breaker is open until {format_time(paused)}"
         found.append((text, f"functory trigger resume-suppressed --trigger {name} --dry-run"))
     if len(triggers) > MAX_NAMED:
         found.append(
-            (f"{len(triggers) - MAX_NAMED:,} more triggers dropped matches", "functory trigger suppressed")
+            (
+                f"{count_of(len(triggers) - MAX_NAMED, 'more trigger')} dropped matches",
+                "functory trigger suppressed",
+            )
         )
     return found

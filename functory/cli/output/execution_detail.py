@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.cli.output import compensation
+from functory.cli.output import compensation, hints
 from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
 
@@ -114,7 +114,7 @@ def _print_error(out: CommandOutput, error: Mapping[str, Any]) -> None:
     out.title("error")
     trace = error.get("traceback")
     if trace:
-        for line in str(trace).rstrip("\n").split("\n"):
+        for line in hints.in_message(str(trace)).rstrip("\n").split("\n"):
             # Indented, so that no line of a message looks like one of ours.
             out.styled((f"  {line}", ""))
     else:

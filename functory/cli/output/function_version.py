@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from functory.cli.output import execution_result
+from functory.cli.output import execution_result, hints
 from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
 
@@ -43,6 +43,7 @@ def draw(
             "sha256": row["sha256"],
             "imports": ", ".join(map(str, row["imports"])) or None,
             "requirements": ", ".join(row["requirements"]) or None,
+            "modules": ", ".join(row["modules"]) or None,
             "environment": row["environment_error"] or row["environment"],
             "needs": ", ".join(
                 dependency_name(d) + ("" if d["exists"] else " (does not exist)") for d in dependencies
@@ -95,7 +96,7 @@ def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None
         # The advice is the same for all of a kind: it is said once.
         if finding["kind"] not in explained:
             explained.add(finding["kind"])
-            for line in finding["message"].split("\n")[1:]:
+            for line in hints.in_message(finding["message"]).split("\n")[1:]:
                 out.styled((f"{'':<9}{line}", "dim"))
 
 

@@ -7,9 +7,21 @@ line the same is ``--guards '{"max_depth": 4}'``.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
 
+# Declarations of a function and their options.
+_DECLARATIONS = {
+    "dependencies": "--dep",
+    "secrets": "--secret",
+    "imports": "--import",
+    "requirements": "--requirement",
+    "permissions": "--permission",
+    "hosts": "--host",
+}
+_DECLARATION = f"({'|'.join(_DECLARATIONS)})"
 # Python's spelling and the command line's, the longer ones first.
-_SPELLINGS = (
+_SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         r"register_trigger\(name, on=\{…\}, function=…\)",
         "functory trigger add NAME --on '{…}' --function NAME",
@@ -24,7 +36,28 @@ _SPELLINGS = (
     (r'\bconditions=\{"(\w+)": True\}', r"--condition \1=true"),
     (r'\bmetadata=\{"(\w+)": "(.*?)"\}', r"--metadata \1=\2"),
     (r'\blimits=\{"(timeout|retries)": (\d+)\}', r"--\1 \2"),
-    (r"\bdependencies=\[…\]", "--dep NAME"),
+    (r'\blimits=\{"(\w+)": (\d+)\}', r"--limit \1=\2"),
+    (
+        r'\bfiles=\{"read": \["([^"]*)"\](?:, "write": \["([^"]*)"\])?\}',
+        lambda found: f"--read {found[1]}" + (f" --write {found[2]}" if found[2] else ""),
+    ),
+    (r'\bfiles=\{"write": \["([^"]*)"\]\}', r"--write \1"),
+    (r"\bmodules=\{.*?\}", "--lib FOLDER"),
+    (r"\b(?:in|to) files=\{…\}", "with --read PATH or --write PATH"),
+    (
+        rf"\bremove it from {_DECLARATION}=\[…\]",
+        lambda found: f"name only the others with {_option(found[1])} NAME, or {_option(found[1])} none",
+    ),
+    (rf"\b(?:in|to) {_DECLARATION}=\[…\]", lambda found: f"with {_option(found[1])} NAME"),
+    (rf"\b{_DECLARATION}=\[…\]", lambda found: f"{_option(found[1])} NAME"),
+    (
+        rf"""\b{_DECLARATION}=\[["']?([^"'\]…]*)["']?\]""",
+        lambda found: f"{_option(found[1])} {shlex.quote(found[2])}",
+    ),
+    (
+        r"\braise (memory_bytes|cpu|scratch_bytes|calls)\b(?: or scratch_files)?",
+        r"give it more with --limit \1=…",
+    ),
     (r"\bsubprocess=True", "--subprocess"),
     (r"\bwhen=", "--when"),
 )
@@ -35,3 +68,12 @@ def for_command_line(advice: str) -> str:
     for python, option in _SPELLINGS:
         advice = re.sub(python, option, advice)
     return advice
+
+
+def in_message(text: str) -> str:
+    """Return the message of an error with the advice in it (lines with ``try:``) as :func:`for_command_line` has it."""
+    return re.sub(r"^ *try: .*", lambda line: for_command_line(line[0]), text, flags=re.MULTILINE)
+
+
+def _option(declaration: str) -> str:
+    return _DECLARATIONS[declaration]

@@ -41,7 +41,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
 
     yield from control(
         "idempotency",
-        f"{_pluralize(found.idempotency_keys.count, 'key')} stored, newest first",
+        f"{console.count_of(found.idempotency_keys.count, 'key')} stored, newest first",
         found.idempotency_keys,
         lambda row: {
             "KEY": _key(row),
@@ -62,7 +62,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
     yield from _buffers(found, definition, flow)
     yield from control(
         "throttle",
-        f"{_pluralize(found.states.get('delayed', 0), 'execution')} delayed",
+        f"{console.count_of(found.states.get('delayed', 0), 'execution')} delayed",
         found.throttle,
         lambda row: {"KEY": _key(row), "NEXT START": _free(row, flow.get("throttle"), now)},
     )
@@ -72,7 +72,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
         yield Section("concurrency", f"{found.concurrency_groups.remaining:,} more groups")
     yield from control(
         "cancel_on",
-        f"{_pluralize(found.cancellations.count, 'cancellation')} until earlier events are routed",
+        f"{console.count_of(found.cancellations.count, 'cancellation')} until earlier events are routed",
         found.cancellations,
         lambda row: {
             "EVENT": row["event_id"],
@@ -93,7 +93,9 @@ def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
     if found.halted:
         return "all triggers are halted: functory trigger unhalt"
     if state == "paused":
-        held = f", with {_pluralize(found.matches, 'match', 'matches')} waiting" if found.matches else ""
+        held = (
+            f", with {console.count_of(found.matches, 'match', 'matches')} waiting" if found.matches else ""
+        )
         return f"it is paused{held}: functory trigger resume {name}"
     if state == "shadow":
         return f"it only records what it would do: functory trigger promote {name}"
@@ -168,7 +170,8 @@ def _buffers(found: TriggerInspection, definition: Row, flow: Row) -> Iterator[S
         }
         for row in found.buffers.rows
     ]
-    summary = f"{_pluralize(found.matches, 'match', 'matches')} waiting, for {_pluralize(found.buffers.count, 'key')}"
+    waiting, keys = (found.matches, "match", "matches"), (found.buffers.count, "key")
+    summary = f"{console.count_of(*waiting)} waiting, for {console.count_of(*keys)}"
     yield Section(title, summary, rows, found.buffers.remaining)
 
 
@@ -197,7 +200,7 @@ def _composite_progress(row: Row, composite: Row) -> str:
         return f"{row['matches']:,} of {composite['threshold']['count']}"
     if kind == "absence":
         if composite["absence"].get("after") is not None:
-            return f"{_pluralize(row['matches'], 'event')} not answered yet"
+            return f"{console.count_of(row['matches'], 'event')} not answered yet"
         last = (row["memory"] or {}).get("id")
         reported = ", absence reported" if row["due_at"] is None else ""
         return (f"last event {last}" if last else "no event since it was saved") + reported
@@ -267,7 +270,3 @@ def _free(row: Row, settings: Row | None, now: datetime) -> str:
 
 def _key(row: Row) -> str:
     return row["key"] or "(no key)"
-
-
-def _pluralize(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""Grants: what a version may use beyond plain computation (secrets, hosts, files, permissions, programs).
+"""Grants: what a version may use beyond plain computation (secrets, hosts, files, permissions, programs, preloads).
 
 An author *declares* what a version needs. Kinds that the operator lets authors grant (setting ``author_grants``) take
 effect at once. The rest is *pending* until an operator allows it for exactly this content
@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from functory.engine.access import host_grants, path_grants
+from functory.engine.access import host_grants, path_grants, preload_grants
 from functory.engine.errors import Invalid
 from functory.engine.names import NAME
 from functory.engine.settings import Settings
 
-KINDS = ("secret", "host", "read", "write", "permission", "subprocess")
+KINDS = ("secret", "host", "read", "write", "permission", "preload", "subprocess")
+# What code may do. Without a preload it does the same, and takes longer: its packages are imported by each execution.
+RIGHTS = frozenset(KINDS) - {"preload"}
 PERMISSIONS = ("functions:read", "functions:write")
-# The kinds that authors may grant on a shared server; only an operator grants files and programs of a machine.
+# The kinds that authors may grant on a shared server; only an operator grants files and programs of a machine, and
+# imports by the process that starts executions.
 SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "permission"})
 
 FIELDS = ("hosts", "files", "subprocess")
@@ -35,6 +38,7 @@ _PLACES = {
     "read": "read",
     "write": "write",
     "permission": "permissions",
+    "preload": "preload",
 }
 
 
@@ -43,7 +47,8 @@ class Grants:
     """A set of grants.
 
     Hosts are written as :mod:`functory.engine.access.host_grants` reads them. ``read`` and ``write`` hold absolute
-    paths. ``subprocess`` is the right to start programs.
+    paths, ``preload`` the modules of packages that may be imported ahead. ``subprocess`` is the right to start
+    programs.
     """
 
     secrets: tuple[str, ...] = ()
@@ -51,6 +56,7 @@ class Grants:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
     subprocess: bool = False
 
     @classmethod
@@ -64,9 +70,14 @@ class Grants:
 
     @classmethod
     def declared(cls, version: Mapping[str, Any]) -> Grants:
-        """Return the grants that a version row declares."""
+        """Return the grants that a version row declares.
+
+        Its declared imports are preloads. A version that an execution has saved declares none: an operator may allow
+        one.
+        """
         asked, secrets, permissions = version["grants"], version["secrets"], version["permissions"]
-        if not (asked or secrets or permissions):
+        preload = _declared_preloads(version)
+        if not (asked or secrets or permissions or preload):
             return NOTHING
         files = asked.get("files", {})
         return cls(
@@ -75,6 +86,7 @@ class Grants:
             read=tuple(files.get("read", ())),
             write=tuple(files.get("write", ())),
             permissions=tuple(sorted(permissions)),
+            preload=preload,
             subprocess=asked.get("subprocess", False),
         )
 
@@ -131,12 +143,14 @@ class Grants:
             "read": lambda path: path_grants.inside(path, (*self.read, *self.write)),
             "write": lambda path: path_grants.inside(path, self.write),
             "permission": lambda name: name in self.permissions,
+            "preload": lambda module: module in self.preload,
             "subprocess": lambda _: self.subprocess,
         }
         return Grants.from_items((kind, value) for kind, value in other.items() if not tests[kind](value))
 
 
 NOTHING = Grants()
+_MEANWHILE = {"preload": " (until then each execution imports it itself, which takes longer)"}
 
 
 def author_grant_kinds(settings: Settings) -> frozenset[str]:
@@ -166,9 +180,16 @@ def allow_command(function: str, number: int, kind: str, value: str) -> str:
 def warnings(function: str, number: int, waiting: Grants) -> list[str]:
     """Return the warnings for the author of a saved version: one line for each grant that waits for approval."""
     return [
-        f"{f'{kind} {value}'.rstrip()} waits for an operator: {allow_command(function, number, kind, value)}"
+        f"{f'{kind} {value}'.rstrip()} waits for an operator{_MEANWHILE.get(kind, '')}: "
+        f"{allow_command(function, number, kind, value)}"
         for kind, value in waiting.items()
     ]
+
+
+def _declared_preloads(version: Mapping[str, Any]) -> tuple[str, ...]:
+    if version.get("cause_execution_id") is not None or not version.get("declared", {}).get("imports"):
+        return ()
+    return tuple(sorted(preload_grants.package_modules(version["imports"])))
 
 
 def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,6 +239,8 @@ def normalize_value(kind: str, value: str) -> str:
             return str(host_grants.parse(value))
         case "read" | "write":
             return path_grants.check(kind, value)
+        case "preload":
+            return preload_grants.check(value)
         case "permission":
             if value not in PERMISSIONS:
                 raise Invalid(

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from functory.engine.errors import Invalid, Refused
+from functory.engine.project_folder import settings_file
 from functory.engine.settings import Settings
 
 MAX_BYTES = 1024
@@ -73,7 +74,7 @@ class ProtectedPaths:
     """Paths of this machine and installation that no function may be granted, nor any path above or below them."""
 
     def __init__(self, settings: Settings) -> None:
-        own = [settings.home, Path(os.environ.get("FUNCTORY_CONFIG", "functory.toml"))]
+        own = [settings.home, settings_file()]
         if settings.secret_key_file is not None:
             own.append(settings.secret_key_file)
         if settings.database.startswith("sqlite:///"):

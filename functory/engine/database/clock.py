@@ -1,7 +1,8 @@
 """Clocks and identifiers, passed to every service so that a simulation can control them.
 
 Nothing else in the project calls ``datetime.now`` or puts ``now()`` into SQL. On PostgreSQL the clock follows the
-*database's* clock, because the clocks of several machines differ, and would not agree about when a lease expires.
+*database's* clock, because the clocks of several machines differ, and would not agree about when a lease expires. It
+does not go back with it: see :mod:`functory.engine.database.clock_offset`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import uuid_utils.compat as uuids
+
+from functory.engine.database.clock_offset import Offset
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The latest datetime, as the milliseconds of a UUIDv7.
@@ -21,9 +25,12 @@ _LATEST = 253_402_300_799_000
 
 
 class Clock(Protocol):
-    """A source of time: ``now`` is wall time in UTC; ``monotonic`` is seconds from an arbitrary start."""
+    """A source of time: ``now`` is the engine's time in UTC; ``wall`` is the clock that it follows, for times of other
+    machines; ``monotonic`` is seconds from an arbitrary start.
+    """
 
     def now(self) -> datetime: ...
+    def wall(self) -> datetime: ...
     def monotonic(self) -> float: ...
 
 
@@ -33,8 +40,31 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
+    def wall(self) -> datetime:
+        return self.now()
+
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+# A server's clock is asked again after this many seconds.
+REFRESH_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """One instant by the local monotonic clock and by the server's, with the offset of the engine's time."""
+
+    monotonic: float
+    server: datetime
+    offset: Offset
+
+    def wall(self, monotonic: float) -> datetime:
+        return self.server + timedelta(seconds=monotonic - self.monotonic)
+
+    def now(self, monotonic: float) -> datetime:
+        server = self.wall(monotonic)
+        return server + self.offset.at(server)
 
 
 class ServerClock:
@@ -42,30 +72,42 @@ class ServerClock:
 
     ``ask`` returns the local monotonic time and the server's time of the same instant. The offset between the two is
     measured at first use and again after ``refresh`` seconds, so that a step of the local wall clock has no effect.
+    ``offset`` returns how far the engine's time is ahead of the server's clock
+    (:class:`functory.engine.database.clock_offset.StoredOffset`).
     """
 
-    def __init__(self, ask: Callable[[], tuple[float, datetime]], refresh: float = 30.0) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], tuple[float, datetime]],
+        refresh: float = REFRESH_SECONDS,
+        offset: Callable[[datetime, datetime | None], Offset] = lambda server, expected: Offset(),
+    ) -> None:
         self._ask = ask
         self._refresh = refresh
+        self._offset = offset
         self._lock = threading.Lock()
-        self._anchor: tuple[float, datetime] | None = None
+        self._anchor: _Anchor | None = None
 
     def now(self) -> datetime:
-        anchor = self._anchor
-        monotonic = time.monotonic()
-        if anchor is None or monotonic - anchor[0] > self._refresh:
-            anchor = self._measure(anchor)
-        return anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
+        return self._current().now(time.monotonic())
+
+    def wall(self) -> datetime:
+        return self._current().wall(time.monotonic())
 
     def monotonic(self) -> float:
         return time.monotonic()
 
     def cached_now(self) -> datetime:
-        """Return the server's time by the last measurement, however old it is."""
-        anchor = self._anchor
-        return self.now() if anchor is None else anchor[1] + timedelta(seconds=time.monotonic() - anchor[0])
+        """Return the engine's time by the last measurement, however old it is."""
+        return (self._anchor or self._current()).now(time.monotonic())
 
-    def _measure(self, stale: tuple[float, datetime] | None) -> tuple[float, datetime]:
+    def _current(self) -> _Anchor:
+        anchor = self._anchor
+        if anchor is None or time.monotonic() - anchor.monotonic > self._refresh:
+            anchor = self._measure(anchor)
+        return anchor
+
+    def _measure(self, stale: _Anchor | None) -> _Anchor:
         # One thread measures and the others use the last answer. Before the first answer they wait, because the clock
         # of this machine may be hours off.
         if not self._lock.acquire(blocking=stale is None):
@@ -73,7 +115,9 @@ class ServerClock:
             return stale
         try:
             if self._anchor is None or self._anchor is stale:
-                self._anchor = self._ask()
+                monotonic, server = self._ask()
+                expected = None if stale is None else stale.now(monotonic)
+                self._anchor = _Anchor(monotonic, server, self._offset(server, expected))
         except Exception:
             if stale is None:
                 raise
@@ -91,6 +135,9 @@ class ManualClock:
         self._now = start or datetime(2026, 1, 1, tzinfo=UTC)
 
     def now(self) -> datetime:
+        return self._now
+
+    def wall(self) -> datetime:
         return self._now
 
     def monotonic(self) -> float:

@@ -29,15 +29,16 @@ import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
-from functory.engine import private_files
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
+from functory.engine.database.clock_offset import StoredOffset
 from functory.engine.database.driver_errors import DriverErrorTranslation, unknown_commit_outcome
 from functory.engine.database.group_commit import GroupCommit
 from functory.engine.database.notifications import Notifier, WakeupListener
+from functory.engine.database.sqlite_files import DatabaseFile
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
-from functory.engine.errors import Invalid
+from functory.engine.errors import DatabaseLost, Invalid
 from functory.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ class Database:
         self.dialect = self._url.get_backend_name()
         # The URL without its password.
         self.name = self._url.render_as_string(hide_password=True)
-        self._driver_errors = DriverErrorTranslation(self.name)
+        self._driver_errors = DriverErrorTranslation(self.name, self.file)
+        self._file = DatabaseFile(self.file) if self.file is not None else None
+        # Called with the error when the file of a SQLite database was deleted or replaced under this process.
+        self.on_lost: Callable[[DatabaseLost], None] = lambda error: None
         self.wakeup = wakeup or Wakeup()
         self._pool_size = pool_size
         self._idle_seconds = idle_seconds
@@ -88,7 +92,7 @@ class Database:
         # busy handler, which sleeps up to 100 ms between tries.
         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         self.clock: clocks.Clock = clock or (
-            clocks.SystemClock() if self.dialect == "sqlite" else clocks.ServerClock(self._server_time)
+            clocks.SystemClock() if self.dialect == "sqlite" else self._server_clock()
         )
         self.new_id = new_id or self._ids()
         self._group_commit = GroupCommit(self.write, self._driver_errors)
@@ -113,7 +117,10 @@ class Database:
     def file(self) -> Path | None:
         """The file of a SQLite database; None for one in memory or on a server."""
         name = self._url.database
-        return Path(name) if self.dialect == "sqlite" and name and name != ":memory:" else None
+        # A name with options ("file:…?mode=ro") is SQLite's own affair.
+        if self.dialect != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
+            return None
+        return Path(name)
 
     def connection_parameters(self) -> dict[str, Any]:
         """Return the driver's connection parameters, for another program. They contain the password: never print
@@ -170,7 +177,7 @@ class Database:
         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         self.wakeup = Wakeup()
         if isinstance(self.clock, clocks.ServerClock):
-            self.clock = clocks.ServerClock(self._server_time)
+            self.clock = self._server_clock()
             if isinstance(self.new_id, clocks.ServerIds):
                 self.new_id = self._ids()
 
@@ -224,6 +231,7 @@ class Database:
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
         """Open a bare connection that keeps its session, for migrations. Raises :class:`Unavailable`."""
+        self.check_file()
         with self._driver_errors, self.direct_engine.connect() as opened:
             connection = opened.execution_options(functory_write=write)
             if self.dialect == "sqlite":
@@ -244,6 +252,17 @@ class Database:
             with self._driver_errors, contextlib.ExitStack() as stack:
                 for _ in range(self._pool_size):
                     stack.enter_context(self.engine.connect())
+
+    def check_file(self) -> None:
+        """Check that the file of a SQLite database is the one that was opened. Raises :class:`DatabaseLost`, and calls
+        ``on_lost`` before.
+        """
+        if self._file is not None and self._engine is not None:
+            try:
+                self._file.check()
+            except DatabaseLost as error:
+                self.on_lost(error)
+                raise
 
     def ping(self) -> float:
         """Return the seconds that one round trip takes. Raises :class:`Unavailable`."""
@@ -269,6 +288,7 @@ class Database:
     @contextlib.contextmanager
     def _connected(self, *, write: bool = False) -> Iterator[Connection]:
         """Take a connection from the pool for one transaction."""
+        self.check_file()
         with self.engine.connect() as connection:
             yield connection.execution_options(functory_write=write)
             if self._pooled():
@@ -298,6 +318,13 @@ class Database:
         clock = self.clock
         return clocks.ServerIds(clock) if isinstance(clock, clocks.ServerClock) else clocks.new_id
 
+    def _server_clock(self) -> clocks.ServerClock:
+        return clocks.ServerClock(self._server_time, offset=StoredOffset(self._connect_engine))
+
+    def _connect_engine(self) -> Connection:
+        # Not the engine itself: there is another one after a close or a fork.
+        return self.engine.connect()
+
     def _server_time(self) -> tuple[float, datetime]:
         """Return one instant twice: by the local monotonic clock and by the server's clock.
 
@@ -326,24 +353,7 @@ class Database:
             if url is self._url:
                 self._pooled = lambda: watch.pooled
             return postgres.create_engine(url, watch, pool_size, self._idle_seconds)
-        memory = self._url.database in (None, "", ":memory:")
-        options: dict[str, Any] = {
-            "connect_args": {
-                "timeout": sqlite_connections.BUSY_MILLISECONDS / 1000,
-                "check_same_thread": False,
-                "cached_statements": sqlite_connections.PREPARED_STATEMENTS,
-            }
-        }
-        if memory:
-            options["poolclass"] = sa.pool.StaticPool
-        else:
-            options |= {"pool_size": self._pool_size, "max_overflow": self._pool_size * 4}
-        if self.file is not None:
-            # SQLite would take the mode from the umask. Its log files get the mode of this one.
-            private_files.create_file(self.file)
-        engine = sa.create_engine(self._url, hide_parameters=True, **options)
-        hooks.listen(engine, "connect", sqlite_connections.prepare)
-        return engine
+        return sqlite_connections.create_engine(self._url, self._file, self._pool_size)
 
 
 def postgres_connections() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.engine import ExceptionContext
@@ -16,6 +17,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from functory.engine.database import sqlite_files
 from functory.engine.errors import FunctoryError, Invalid, Unavailable, Uncertain
 
 # PostgreSQL's codes (manual, appendix A) of a connection that ended, so that the outcome of a commit is unknown:
@@ -36,21 +38,25 @@ class DriverErrorTranslation:
     Stateless, so that one object serves all transactions of a database.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, file: Path | None = None) -> None:
         self._name = name
+        self._file = file
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if error is not None:
-            meant = translate_driver_error(self._name, error)
+            meant = translate_driver_error(self._name, error, self._file)
             if meant is not None:
                 raise meant from (None if isinstance(error, PoolTimeout) else error)
 
 
-def translate_driver_error(name: str, error: BaseException) -> FunctoryError | None:
-    """Return the engine's error for a driver's ``error``; None when there is no translation."""
+def translate_driver_error(name: str, error: BaseException, file: Path | None = None) -> FunctoryError | None:
+    """Return the engine's error for a driver's ``error``; None when there is no translation.
+
+    ``file`` is the file of a SQLite database: its state tells causes apart that have one code.
+    """
     if isinstance(error, PoolTimeout):
         return Unavailable(
             f"no free connection to {name}",
@@ -69,6 +75,10 @@ def translate_driver_error(name: str, error: BaseException) -> FunctoryError | N
             f"the file is damaged, or is no database: {reason}",
             "move the file away and restore a backup: functory db restore FILE",
         )
+    if file is not None and isinstance(error.orig, sqlite3.Error):
+        explained = sqlite_files.explain(file, error.orig, reason)
+        if explained is not None:
+            return Unavailable(f"the database {name} cannot be used", *explained)
     if isinstance(error, OperationalError | InterfaceError) or state.startswith(_UNAVAILABLE):
         return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     if isinstance(error, ProgrammingError) and "connection option" in reason:
@@ -106,8 +116,13 @@ def is_deadlock(error: BaseException | None) -> bool:
 
 def discard_useless_connection(context: ExceptionContext) -> None:
     """Hook of SQLAlchemy: replace the connections of the pool when the server behind them is no longer of use."""
-    if _sqlstate(context.sqlalchemy_exception).startswith(_GONE):
+    if ends_connection(context.original_exception):
         context.is_disconnect = True
+
+
+def ends_connection(error: BaseException) -> bool:
+    """Return True for a driver's error after which the server behind the connection is of no use."""
+    return (getattr(error, "sqlstate", None) or "").startswith(_GONE)
 
 
 def _sqlstate(error: BaseException | None) -> str:

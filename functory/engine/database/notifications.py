@@ -147,6 +147,7 @@ class WakeupListener(threading.Thread):
         try:
             seen = None
             while not self._ended.wait(DATA_VERSION_POLL_SECONDS):
+                self._database.check_file()
                 cursor.execute("PRAGMA data_version")
                 (version,) = cursor.fetchone() or (None,)
                 self._database.wakeup.poll_multiplier = SQLITE_POLL_MULTIPLIER

@@ -10,8 +10,12 @@ import sqlite3
 import time
 from typing import Any
 
-from sqlalchemy.engine import Connection
+import sqlalchemy as sa
+from sqlalchemy import event as hooks
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
+
+from functory.engine.database.sqlite_files import DatabaseFile
 
 # How long a transaction waits for another process's transaction.
 BUSY_MILLISECONDS = 30_000
@@ -19,6 +23,31 @@ BUSY_MILLISECONDS = 30_000
 WAL_RETRY_SECONDS = 0.02
 # Statements that a connection keeps prepared. The engine has some 200; the driver's own 128 are not enough.
 PREPARED_STATEMENTS = 512
+
+
+def create_engine(url: URL, file: DatabaseFile | None, pool_size: int) -> Engine:
+    """Return the pool of one process. Without ``file`` the database is in memory, or SQLite itself reads its name."""
+    options: dict[str, Any] = {
+        "connect_args": {
+            "timeout": BUSY_MILLISECONDS / 1000,
+            "check_same_thread": False,
+            "cached_statements": PREPARED_STATEMENTS,
+        }
+    }
+    if url.database in (None, "", ":memory:"):
+        options["poolclass"] = sa.pool.StaticPool
+    else:
+        options |= {"pool_size": pool_size, "max_overflow": pool_size * 4}
+    engine = sa.create_engine(url, hide_parameters=True, **options)
+    if file is not None:
+        file.open()
+        hooks.listen(
+            engine,
+            "do_connect",
+            lambda _dialect, _record, args, parameters: file.connect(*args, **parameters),
+        )
+    hooks.listen(engine, "connect", prepare)
+    return engine
 
 
 def prepare(connection: sqlite3.Connection, _record: Any) -> None:

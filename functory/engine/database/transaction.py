@@ -10,6 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
 
+# From this number of rows on, COPY takes PostgreSQL and its client less time than INSERT.
+COPY_ROWS = 4
+
 
 class Tx:
     """One open transaction: ``execute`` statements, ``wake`` roles after the commit."""
@@ -49,7 +52,11 @@ class Tx:
 
     def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
         """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
-        if rows:
+        if self.dialect == "postgresql" and len(rows) >= COPY_ROWS:
+            from functory.engine.database.row_copy import copy_rows
+
+            copy_rows(self.connection, table, rows)
+        elif rows:
             self.connection.execute(_insert(table), list(rows))
 
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:

@@ -39,7 +39,7 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "function.granted": _GRANT,
     "function.revoked": _GRANT,
     "execution.started": _EXECUTION,
-    "execution.succeeded": _ENDED | {"output", "output_kind"},
+    "execution.succeeded": _ENDED | {"output"},
     "execution.failed": _ENDED,
     "execution.timed_out": _ENDED,
     "execution.cancelled": _ENDED | {"author"},

@@ -167,6 +167,7 @@ class Events:
         Raises :class:`Invalid` for a wrong or reserved type, data that is not JSON or too large.
         """
         check_type(type_)
+        data = json_codec.from_python(data, "event")
         check_data(data, self._max_bytes)
         check_subject(subject)
         check_key(dedup_key, "dedup_key")
@@ -345,8 +346,8 @@ def check_type(type_: str) -> None:
         )
 
 
-def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
-    """Refuse data that is not JSON or larger than ``max_bytes``."""
+def check_data(data: Any, max_bytes: int, what: str = "event") -> int:
+    """Refuse data that is not JSON or larger than ``max_bytes``. Returns its size."""
     size = len(json_codec.encode(data))
     if size > max_bytes:
         raise Invalid(
@@ -354,6 +355,7 @@ def check_data(data: Any, max_bytes: int, what: str = "event") -> None:
             f"{size:,} bytes; at most {max_bytes:,} are taken",
             "store the data elsewhere and pass its address, or raise FUNCTORY_MAX_EVENT_BYTES",
         )
+    return size
 
 
 def check_subject(subject: str | None) -> None:

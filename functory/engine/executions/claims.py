@@ -23,7 +23,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions import leases, ready_queue, throttled_claims
 from functory.engine.executions.execution_events import event_data, execution_event
-from functory.engine.functions import dependencies, grant_approvals, limits, versions
+from functory.engine.functions import dependencies, grant_approvals, limits, version_modules, versions
 from functory.engine.functions.limits import Limits
 
 # Loaded versions that one worker keeps.
@@ -231,7 +231,7 @@ class Claims:
                 declared, allowed = Grants.declared(code), approved[code["name"], code["sha256"]]
                 effective = effective | grants.effective(declared, self._author_grants, allowed)
                 if declared:
-                    missing = grants.pending(declared, self._author_grants, allowed)
+                    missing = grants.pending(declared, self._author_grants, allowed).only(grants.RIGHTS)
                     warnings += grants.warnings(code["name"], code["number"], missing)
             found.append(
                 replace(claim, grants=effective, grant_warnings=warnings) if effective or warnings else claim
@@ -260,6 +260,7 @@ class Claims:
             }
             if len(self._versions) > MAX_CACHED_VERSIONS:
                 self._versions.clear()
+            version |= {"modules": version_modules.load_texts(tx, [version]).get(version["id"], {})}
             # An environment that could not be built may succeed later, so such a version is read again.
             if not version["environment_error"]:
                 self._versions[row["version_id"]] = version
@@ -268,6 +269,10 @@ class Claims:
         if version["dependencies"]:
             try:
                 codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
+                texts = version_modules.load_texts(
+                    tx, [row for row in codes.values() if "modules" not in row]
+                )
+                codes = {key: {"modules": texts.get(row["id"], {})} | dict(row) for key, row in codes.items()}
                 used = {code["function"]: code["number"] for key, code in codes.items()}
                 exact = (
                     sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]

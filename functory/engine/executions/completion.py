@@ -114,7 +114,8 @@ def finish(
         values |= {
             "finished_at": tx.now,
             "result": attempt_result.result,
-            "result_kind": attempt_result.result_kind,
+            # Results of earlier versions may be "repr".
+            "result_kind": "json",
         }
     else:
         values |= {
@@ -151,7 +152,7 @@ def finish(
         "metadata": claim.version["metadata"],
     }
     if next_state.state == "succeeded":
-        data |= {"output": attempt_result.result, "output_kind": attempt_result.result_kind}
+        data["output"] = attempt_result.result
     if not final:
         data |= {"next_attempt_in": round(next_state.delay, 3)}
     rows = [execution_event(tx, claim.row, next_state.event_type, data)]

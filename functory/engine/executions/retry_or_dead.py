@@ -34,7 +34,6 @@ class AttemptResult:
 
     outcome: str
     result: Any = None
-    result_kind: str = "json"
     warnings: Sequence[str] = ()
     error: Mapping[str, Any] | None = None
     retryable: bool = True

@@ -19,7 +19,7 @@ from functory.engine.events.causation import Cause
 from functory.engine.executions import root_budget
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.functions import limits, versions
-from functory.engine.functions.analysis import failed_import
+from functory.engine.functions.analysis import inspection
 from functory.engine.settings import Settings
 
 # Built once, because they run with every start.
@@ -120,7 +120,8 @@ def missing_version_error(tx: Tx, function: str, version: int | None) -> Functor
     """Return the error for a function without this version, or without an active one."""
     latest = versions.load_latest(tx, function) if version is None else None
     if latest is not None and latest["active"] is None:
-        problem = latest["environment_error"] or failed_import.find(latest["findings"])
+        found = inspection.find(latest["findings"])
+        problem = latest["environment_error"] or (found[1] if found is not None else None)
         return Conflict(
             f"function {function} has no active version",
             f"v{latest['number']}: {problem}" if problem else "",

@@ -34,7 +34,7 @@ from functory.engine.executions import cancellation, resolutions, start
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import versions
-from functory.engine.serialization import json_schema
+from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
 
 T = TypeVar("T")
@@ -103,6 +103,7 @@ class Executions:
                 raise start.missing_version_error(tx, function, version)
             start.check_enabled(found)
             input_ = make_input(found) if callable(make_input) else make_input
+            input_ = json_codec.from_python(input_, f"input of {function}")
             event_store.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
             json_schema.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
             if parent is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,14 +62,27 @@ def alive(database: Database, within: float) -> list[dict[str, Any]]:
 
 def new_id(token: str) -> str:
     """Return the id of a worker in this process. ``token`` differs between the workers of one process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{token}"
+    return f"{socket.gethostname()}:{os.getpid()}:{_pid_space()}{token}"
+
+
+def _pid_space() -> str:
+    """Return 8 characters for where process ids of this process have a meaning: this start of the machine, and this
+    container. Containers may share the name of their host, and each has a process 1. Empty where that is unknown.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = Path("/proc/self/ns/pid").stat()
+    except OSError:
+        return ""
+    return hashlib.sha256(f"{boot} {namespace.st_dev} {namespace.st_ino}".encode()).hexdigest()[:8]
 
 
 def _has_ended(id_: str) -> bool:
     """True when the worker ran on this machine and its process is gone; False when that cannot be known from here."""
     host, _, rest = id_.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdecimal():
+    pid, _, token = rest.partition(":")
+    space = _pid_space()
+    if host != socket.gethostname() or not pid.isdecimal() or not space or not token.startswith(space):
         return False
     try:
         os.kill(int(pid), 0)

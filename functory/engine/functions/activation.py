@@ -23,7 +23,7 @@ from functory.engine.functions import (
     privilege_escalation,
     version_marks,
 )
-from functory.engine.functions.analysis import failed_import
+from functory.engine.functions.analysis import inspection
 
 Reason = Literal["save", "activate", "rollback", "force", "restore"]
 
@@ -31,7 +31,7 @@ Reason = Literal["save", "activate", "rollback", "force", "restore"]
 @dataclass(frozen=True)
 class Change:
     """A change of the active version: who makes it, in which execution, and why. ``force`` takes what is refused
-    otherwise: a version that is marked bad, or that fails its import.
+    otherwise: a version that is marked bad, or whose executions would all fail.
     """
 
     author: str
@@ -45,8 +45,9 @@ def activate_version(
 ) -> dict[str, Any]:
     """Make ``version`` the active one of function ``row``. Returns its new row.
 
-    Raises :class:`Conflict` for a version that is marked bad or fails its import (not with ``force``), that has no
-    packages, or that would close a cycle of dependencies; :class:`Refused` for more rights than the cause has.
+    Raises :class:`Conflict` for a version that is marked bad or has a finding of its inspection (not with ``force``),
+    that has no packages, or that would close a cycle of dependencies; :class:`Refused` for more rights than the cause
+    has.
     """
     name, number = version["name"], version["number"]
     if row["active"] == number and row["state"] == "enabled":
@@ -77,7 +78,7 @@ def check_force(force: bool, cause: Cause | None) -> None:
     if force and cause is not None:
         raise Refused(
             f"{cause.function} may not use force",
-            "an execution cannot activate what is marked bad or fails its import",
+            "an execution cannot activate what is marked bad or whose executions would fail",
             "a person may: functory function activate NAME@N --force",
         )
 
@@ -88,13 +89,13 @@ def version_problem(tx: Tx, version: Mapping[str, Any]) -> Conflict | None:
     mark = version_marks.load(tx, version["function_id"]).get(number)
     if mark is not None and mark["mark"] == "bad":
         return Conflict(f"{name} v{number} is marked bad", version_marks.why(mark), _try(name, number))
-    error = failed_import.find(version["findings"])
-    return failed_import_error(name, number, error) if error is not None else None
+    found = inspection.find(version["findings"])
+    return inspection_error(name, number, *found) if found is not None else None
 
 
-def failed_import_error(name: str, number: int, error: str) -> Conflict:
-    """Return the error about activating a version whose source cannot be executed."""
-    return Conflict(f"{name} v{number} cannot be imported", error, _try(name, number))
+def inspection_error(name: str, number: int, kind: str, text: str) -> Conflict:
+    """Return the error about activating a version with a finding of its inspection."""
+    return Conflict(f"{name} v{number} {inspection.PROBLEMS[kind]}", text, _try(name, number))
 
 
 def _try(name: str, number: int) -> str:

@@ -18,6 +18,9 @@ COMPENSATION_ARGUMENTS = ("input", "result", "execution_id", "error")
 # A worker writes this in place of a secret's value (functory.workers.execution.redaction).
 _REDACTED = "***"
 
+# What a record holds of a part without a JSON form (functory.workers.sandbox.guest.json_values), now and formerly.
+_PREVIEWS = ({"$type", "$preview"}, {"$type", "$repr"})
+
 
 def bind(
     function: str, parameters: Sequence[Mapping[str, Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -82,7 +85,7 @@ def compensation_warnings(version: Mapping[str, Any] | None, reference: str) -> 
 
 
 def is_complete(value: Any) -> bool:
-    """Return True when a recorded value is the original one: no part replaced by its repr, no secret redacted."""
+    """Return True when a recorded value is the original one: no part replaced by a preview, no secret redacted."""
     pending = [value]
     while pending:
         part = pending.pop()
@@ -90,7 +93,7 @@ def is_complete(value: Any) -> bool:
             if _REDACTED in part:
                 return False
         elif isinstance(part, Mapping):
-            if set(part) == {"$type", "$repr"}:
+            if set(part) in _PREVIEWS:
                 return False
             pending.extend(part.values())
         elif isinstance(part, list):

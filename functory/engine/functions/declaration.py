@@ -12,7 +12,7 @@ from functory.engine import names
 from functory.engine.access import grants
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions import dependencies, limits, output_matcher
-from functory.engine.functions.source import parser
+from functory.engine.functions.source import modules, parser
 from functory.engine.serialization import json_codec, json_schema
 
 # The content of a version: a change of any of these makes a new version.
@@ -33,10 +33,17 @@ CONTENT = (
     "grants",
     "reuse",
     "compensate",
+    "modules",
 )
 
 # Fields that older schemas did not have: left out of the hash while they have these empty values.
-_LATER_FIELDS: dict[str, Any] = {"requirements": [], "grants": {}, "reuse": False, "compensate": None}
+_LATER_FIELDS: dict[str, Any] = {
+    "requirements": [],
+    "grants": {},
+    "reuse": False,
+    "compensate": None,
+    "modules": {},
+}
 
 FIELDS = (
     "source",
@@ -56,13 +63,16 @@ FIELDS = (
     "input_parameters",
     "output_parameters",
     "validate_output",
+    "modules",
 )
 
 PERMISSIONS = frozenset(grants.PERMISSIONS)
 
 
 class Signature(Protocol):
-    """The schemas that the child process made of a function's type hints, and the error of executing its source."""
+    """The schemas that the child process made of a function's type hints, the hints that have no JSON form, and the
+    error of executing its source.
+    """
 
     @property
     def input_schema(self) -> dict[str, Any]: ...
@@ -72,12 +82,23 @@ class Signature(Protocol):
     def problems(self) -> Sequence[str]: ...
     @property
     def import_error(self) -> str | None: ...
+    @property
+    def unconvertible(self) -> Sequence[str]: ...
 
 
 class Inspect(Protocol):
-    """Inspects the signature of function ``name`` in a source; ``packages`` are folders to import from."""
+    """Inspects the signature of function ``name`` in a source; ``packages`` are folders to import from, ``modules``
+    the texts of its own modules by name.
+    """
 
-    def __call__(self, source: str, name: str, *, packages: Sequence[str] = ()) -> Signature: ...
+    def __call__(
+        self,
+        source: str,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        modules: Mapping[str, str] | None = None,
+    ) -> Signature: ...
 
 
 def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +145,8 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
         result["output_schema"] = json_schema.parse_declared(given["output_parameters"], "output_parameters")
     if "validate_output" in given:
         result["validate_output"] = bool(given["validate_output"])
+    if "modules" in given:
+        result["modules"] = modules.check_given(given["modules"])
     if "requirements" in given:
         result["requirements"] = _names(given["requirements"], "requirements")
     asked = grants.parse_declared({key: given[key] for key in grants.FIELDS if key in given})
@@ -167,13 +190,15 @@ def version_content(
     signature: Signature | None,
 ) -> dict[str, Any]:
     """Return the content of the next version: declared fields, else those of the base, else those found in the
-    source.
+    source. Its ``modules`` are hashes by name.
     """
     own = dict(base["declared"]) if base else {}
     for side in ("input_schema", "output_schema"):
         if side in declared:
             own[side] = declared[side] is not None
     own["imports"] = "imports" in declared or own.get("imports", False)
+    own_modules = declared.get("modules", base["modules"] if base else {})
+    own["modules"] = bool(own_modules)
     own["validate_output"] = declared.get("validate_output", own.get("validate_output", False))
     if isinstance(parsed, str):
         if base is None:
@@ -235,6 +260,7 @@ def version_content(
         key.removeprefix("grants."): value for key, value in declared.items() if key.startswith("grants.")
     }
     made["grants"] = {key: value for key, value in sorted(asked.items()) if value}
+    made["modules"] = own_modules
     if made["limits"].get("processes", 1) > 1 and not made["grants"].get("subprocess"):
         raise Invalid(
             f"processes={made['limits']['processes']} without the right to start any",
@@ -245,6 +271,9 @@ def version_content(
         made["imports"] = declared["imports"]
     elif base is not None:
         made["imports"] = base["imports"] if isinstance(parsed, str) or own["imports"] else found["imports"]
+    if not own["imports"]:
+        tops = {name.partition(".")[0] for name in own_modules}
+        made["imports"] = [name for name in made["imports"] if name not in tops]
     return made
 
 

@@ -77,6 +77,6 @@ def parse(value: Mapping[str, Any] | None) -> Limits:
         if isinstance(given, bool) or not isinstance(given, kinds) or not low <= given <= high:
             raise Invalid(
                 f"wrong limit {name}={given!r}",
-                f"it takes {'a whole number' if whole else 'a number'} from {low:g} to {high:g}",
+                f"it takes {'a whole number' if whole else 'a number'} from {low:,} to {high:,}",
             )
     return Limits(**dict(value or {}))

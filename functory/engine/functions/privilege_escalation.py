@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.access.grants import NOTHING, Grants
+from functory.engine.access.grants import NOTHING, RIGHTS, Grants
 from functory.engine.database.schema import attempt, function, function_version
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Refused
@@ -38,7 +38,7 @@ def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bo
         return
     has = _grants_of_cause(tx, cause)
     for node, declared in _linked_versions(tx, version, active):
-        missing = has.missing(declared)
+        missing = has.missing(declared.only(RIGHTS))
         if missing:
             own = f"{version['name']} v{version['number']}"
             through = "" if node == (version["name"], version["number"]) else f", linked with {_named(node)},"

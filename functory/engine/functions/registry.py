@@ -19,7 +19,14 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict
 from functory.engine.events import causation
 from functory.engine.events.causation import Cause
-from functory.engine.functions import activation, environments, function_events, version_marks, versions
+from functory.engine.functions import (
+    activation,
+    environments,
+    function_events,
+    version_marks,
+    version_modules,
+    versions,
+)
 from functory.engine.functions import dependents as dependent_rows
 from functory.engine.functions import rollback as rollback_rules
 from functory.engine.functions.activation import Change
@@ -60,10 +67,13 @@ class Functions:
         """Save a function. A field that is not in ``declared`` is empty.
 
         ``declared`` takes imports, dependencies, secrets (or key_dependencies), permissions, hosts, files,
-        subprocess, requirements, reuse, compensate, metadata, output_patterns, limits, input_parameters,
-        output_parameters, validate_output. Returns the version row with ``created`` False when nothing had
-        changed. Raises :class:`Invalid`, :class:`Conflict`, and :class:`Refused` for a protected path or for more
-        rights than the execution that is the ``cause`` has itself.
+        subprocess, requirements, modules, reuse, compensate, metadata, output_patterns, limits, input_parameters,
+        output_parameters, validate_output. ``modules`` are texts of the author's own modules by dotted name
+        (``shop.money``, ``shop.__init__``): those that the source reaches by its imports are stored.
+
+        Returns the version row with ``created`` False when nothing had changed. Raises :class:`Invalid`,
+        :class:`Conflict`, and :class:`Refused` for a protected path or for more rights than the execution that is the
+        ``cause`` has itself.
 
         The version is not activated when its packages cannot be installed (``environment_error``), and, unless
         ``force``, when executing its source fails or when its content is that of a version marked bad;
@@ -102,8 +112,8 @@ class Functions:
         )
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
-        """Return a version with its function's ``name``, ``state``, ``active`` and ``latest``; the active version
-        without a ``number``. Raises :class:`NotFound`.
+        """Return a version with its function's ``name``, ``state``, ``active`` and ``latest``, and the sha256 of its
+        ``modules`` by name; the active version without a ``number``. Raises :class:`NotFound`.
         """
         with self._database.read() as tx:
             row = versions.load(tx, name, number) or (
@@ -111,7 +121,13 @@ class Functions:
             )
             if row is None or row["state"] == "deleted":
                 raise versions.missing_error(tx, name, number)
-        return row
+            return row | {"modules": version_modules.load_hashes(tx, row)}
+
+    def modules(self, name: str, number: int | None = None) -> dict[str, str]:
+        """Return the texts of a version's own modules by name. Raises :class:`NotFound`."""
+        version = self.get(name, number)
+        with self._database.read() as tx:
+            return version_modules.load_texts(tx, [version]).get(version["id"], {})
 
     def list(
         self, *, after: str | None = None, limit: int = 1000, payloads: bool = False

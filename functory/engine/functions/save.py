@@ -26,14 +26,15 @@ from functory.engine.functions import (
     environments,
     function_events,
     privilege_escalation,
+    version_modules,
     versions,
 )
 from functory.engine.functions.activation import Change
-from functory.engine.functions.analysis import failed_import, findings
+from functory.engine.functions.analysis import findings, inspection
 from functory.engine.functions.analysis.findings import Finding, Review
 from functory.engine.functions.declaration import Inspect, Signature
 from functory.engine.functions.environments import PackageNeeds, Resolve, Resolved
-from functory.engine.functions.source import parser
+from functory.engine.functions.source import modules, parser
 from functory.engine.settings import Settings
 
 
@@ -58,14 +59,22 @@ class SaveRequest:
         """The function's name."""
         return self.source if isinstance(self.source, str) else self.source.name
 
+    @property
+    def text(self) -> str:
+        """The source text of the next version."""
+        if isinstance(self.source, str):
+            return self.base["source"] if self.base else ""
+        return self.source.text
+
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The results that a save has before its transaction."""
+    """The results that a save has before its transaction; ``modules`` are texts by name."""
 
     declared: dict[str, Any]
     needs: PackageNeeds
     resolved: Resolved
+    modules: dict[str, str]
     signature: Signature | None
     packages_known: bool
     review: Review
@@ -118,15 +127,15 @@ class Saves:
                 and twin is not None
                 and not environments.packages_changed(twin, prepared.resolved, request.renew)
             ):
-                return self._reuse(tx, request, prepared, stored.row, _store_warnings(tx, twin, content)) | {
-                    "created": False
-                }
+                reused = self._reuse(tx, request, prepared, stored.row, _store_warnings(tx, twin, content))
+                return reused | {"modules": prepared.declared["modules"], "created": False}
             number, inactive_reason = self._insert(tx, request, prepared, stored, content)
         with self._database.read() as tx:
             made = versions.load(tx, request.name, number)
             if made is None:
                 raise versions.missing_error(tx, request.name, number)
-        return made | {"created": True, "inactive_reason": inactive_reason}
+        added = {"modules": prepared.declared["modules"], "created": True, "inactive_reason": inactive_reason}
+        return made | added
 
     def _prepare(self, request: SaveRequest) -> _Prepared:
         """Do everything that takes long or needs no lock."""
@@ -137,34 +146,52 @@ class Saves:
                     self._protected_paths.check(mode, path)
         needs = PackageNeeds.from_declaration(declared, request.base)
         resolved = environments.resolve_packages(self._resolve, needs, request.renew)
-        base = dict(request.base) if request.base else None
+        texts = self._modules(request, declared)
+        declared["modules"] = version_modules.hashes(texts)
+        base = dict(request.base) | {"modules": {}} if request.base else None
+        content = declaration.version_content(request.source, declared, base, None, None)
         return _Prepared(
             declared,
             needs,
             resolved,
-            self._signature(request, resolved),
+            texts,
+            self._signature(request, resolved, texts),
             not needs or (self._resolve is not None and resolved.error is None),
-            findings.review(declaration.version_content(request.source, declared, base, None, None)),
+            findings.review(content, modules=texts),
         )
 
-    def _signature(self, request: SaveRequest, resolved: Resolved) -> Signature | None:
-        """Return the inspected signature; None for a source that is stored already with the same packages, and whose
-        execution did not fail then.
+    def _modules(self, request: SaveRequest, declared: Mapping[str, Any]) -> dict[str, str]:
+        """Return the modules that the source reaches, of those that are declared or that the base has."""
+        given: Mapping[str, str] = declared.get("modules", {})
+        if "modules" not in declared and request.base is not None:
+            with self._database.read() as tx:
+                given = version_modules.load_texts(tx, [request.base]).get(request.base["id"], {})
+        return modules.reachable(request.text, given.get) if given else {}
+
+    def _signature(
+        self, request: SaveRequest, resolved: Resolved, texts: Mapping[str, str]
+    ) -> Signature | None:
+        """Return the inspected signature; None for a source that is stored already with the same packages and modules,
+        and whose execution did not fail then.
         """
         if self._inspect is None:
             return None
-        if isinstance(request.source, str):
-            same, text = request.base, request.base["source"] if request.base else ""
-        else:
-            text = request.source.text
-            with self._database.read() as tx:
-                same = versions.same_source(tx, request.source)
+        with self._database.read() as tx:
+            same = (
+                request.base if isinstance(request.source, str) else versions.same_source(tx, request.source)
+            )
+            known = version_modules.load_hashes(tx, same) if same is not None else {}
         unchanged = same is not None and (
             isinstance(request.source, str) or same["environment"] == resolved.environment
         )
-        if same is not None and unchanged and not failed_import.is_reported(same["warnings"]):
+        if (
+            same is not None
+            and unchanged
+            and known == version_modules.hashes(texts)
+            and not inspection.is_reported(same["warnings"])
+        ):
             return None
-        return self._inspect(text, request.name, packages=resolved.packages)
+        return self._inspect(request.text, request.name, packages=resolved.packages, modules=texts)
 
     @staticmethod
     def _read(tx: Tx, request: SaveRequest) -> _Stored:
@@ -184,10 +211,16 @@ class Saves:
         """Return the content as of this transaction. Raises :class:`Conflict` when its packages have changed
         meanwhile.
         """
+        base = None
+        if request.base is not None and stored.base is not None:
+            base = stored.base | {"modules": version_modules.load_hashes(tx, stored.base)}
+            kept = "modules" not in request.declared
+            if kept and base["modules"] != version_modules.load_hashes(tx, request.base):
+                raise activation.changed_meanwhile("its modules changed")
         content = declaration.version_content(
             request.source,
             prepared.declared,
-            stored.base if request.base is not None else None,
+            base,
             versions.same_source(tx, request.source),
             prepared.signature,
         )
@@ -214,7 +247,7 @@ class Saves:
         resolved = prepared.resolved
         if self._resolve is not None and not twin["environment"]:
             twin = environments.set_environment(tx, twin, resolved, request.author)
-        twin = _store_import(tx, twin, prepared)
+        twin = _store_inspection(tx, twin, prepared)
         if not request.activate or twin["active"] == twin["number"]:
             return twin | {"inactive_reason": None}
         problem = activation.version_problem(tx, twin)
@@ -234,16 +267,19 @@ class Saves:
         number = (row["latest"] if row else 0) + 1
         made = content.fields | {"name": name, "number": number, "sha256": content.sha256}
         privilege_escalation.check(tx, request.cause, made, active=request.activate)
-        failed = _failed_import(prepared, content.fields)
-        found = [*([failed] if failed else []), *findings.review(content.fields, prepared.review).findings]
+        inspected = _inspected(prepared, content.fields)
+        review = findings.review(content.fields, prepared.review, modules=prepared.modules)
+        found = [*inspected, *review.findings]
         findings.check_allowed(name, found, self._refused)
         refused = None
-        if failed is not None and not request.force:
-            refused = activation.failed_import_error(name, number, failed.message.split("\n")[0]).reason
+        if inspected and not request.force:
+            text = inspected[0].message.split("\n")[0]
+            refused = activation.inspection_error(name, number, inspected[0].kind, text).reason
         inactive_reason = (resolved.error or refused) if request.activate else None
         activate = request.activate and inactive_reason is None
         function_id = _write_function(tx, name, stored, number)
-        version = content.fields | {
+        fields = {key: value for key, value in content.fields.items() if key != "modules"}
+        version = fields | {
             "id": tx.new_id(),
             "function_id": function_id,
             "number": number,
@@ -257,12 +293,16 @@ class Saves:
             "cause_execution_id": request.cause.execution_id if request.cause else None,
         }
         tx.insert(function_version, [version])
+        version_modules.store(tx, version["id"], prepared.modules)
         if activate:
             changed_row = {"id": function_id, "name": name, "active": row["active"] if row else None}
             change = Change(request.author, request.cause, "save", request.force)
-            activation.switch(tx, changed_row, number, change, "save" if failed is None else "force")
+            activation.switch(tx, changed_row, number, change, "force" if inspected else "save")
         watched = (*declaration.CONTENT, "environment")
         base = stored.base
+        if base is not None:
+            base = base | {"modules": version_modules.load_hashes(tx, base)}
+        version |= {"modules": content.fields["modules"]}
         changed = [key for key in watched if base is None or base[key] != version[key]]
         data = function_events.version_data(version | {"name": name}) | {
             "previous_version": base["number"] if base else None,
@@ -300,19 +340,18 @@ def _find_twin(
     return newest if latest and retried and (prepared.needs or not request.activate) else None
 
 
-def _failed_import(prepared: _Prepared, content: Mapping[str, Any]) -> Finding | None:
-    """Return the finding about the execution of this content's source in the inspection; None without a failure."""
-    error = prepared.signature.import_error if prepared.signature is not None else None
-    return failed_import.finding(error, content, prepared.packages_known)
+def _inspected(prepared: _Prepared, content: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings of the inspection about this content."""
+    return inspection.findings(prepared.signature, content, prepared.packages_known)
 
 
-def _store_import(tx: Tx, version: dict[str, Any], prepared: _Prepared) -> dict[str, Any]:
-    """Remove the finding about a failed import from a stored version whose source could be executed now."""
-    if prepared.signature is None or failed_import.find(version["findings"]) is None:
+def _store_inspection(tx: Tx, version: dict[str, Any], prepared: _Prepared) -> dict[str, Any]:
+    """Remove the findings of an inspection from a stored version of which there is none any more."""
+    if prepared.signature is None or inspection.find(version["findings"]) is None:
         return version
-    if _failed_import(prepared, version) is not None:
+    if _inspected(prepared, version):
         return version
-    kept = [finding for finding in version["findings"] if finding["kind"] != failed_import.KIND]
+    kept = [finding for finding in version["findings"] if finding["kind"] not in inspection.PROBLEMS]
     tx.execute(
         sa.update(function_version).where(function_version.c.id == version["id"]).values(findings=kept)
     )

@@ -12,6 +12,7 @@ from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
+from functory.engine.serialization import json_codec
 
 MAX_BYTES = 65_536
 
@@ -44,6 +45,7 @@ class State:
         if key is None:
             raise Invalid("wrong state key", "a key must be a string of 1 to 255 characters")
         event_store.check_key(key, "state key")
+        value = json_codec.from_python(value, f"state value {key!r}")
         event_store.check_data(value, MAX_BYTES, f"state value {key!r}")
         with self._database.write() as tx:
             causation.check_fence(tx, cause)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import structlog
 
+from functory.engine.database.clock import REFRESH_SECONDS, ServerClock
+from functory.engine.database.clock_offset import CATCH_UP
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import lost_workers
 from functory.engine.service import Service
@@ -36,6 +38,7 @@ class Reaper(Service):
         self._missed = False
         # Seconds that the clock of leases is ahead of the monotonic one, which is never set. None before a round.
         self._offset: float | None = None
+        self._offset_at = 0.0
 
     def run_once(self) -> bool:
         """Run one round of :meth:`reap`. True when something was ended. Raises :class:`Unavailable`."""
@@ -47,14 +50,19 @@ class Reaper(Service):
         Raises :class:`Unavailable`.
         """
         now = self._database.clock.monotonic()
-        if self._missed or self._clock_was_set() or now - self._last_round > self._settings.lease_seconds:
+        if self._missed or now - self._last_round > self._settings.lease_seconds:
             self._trusted_from = now + self._settings.lease_seconds
+        if self._clock_was_set():
+            # A worker may renew its leases by the time before until it has asked for the clock again.
+            late = REFRESH_SECONDS if isinstance(self._database.clock, ServerClock) else 0.0
+            self._trusted_from = now + self._settings.lease_seconds + late
         self._missed = True
         age = lost_workers.server_uptime(self._database)
-        if age is not None and age < self._settings.lease_seconds:
+        # Of a server whose clock was set back since its start, the age is unknown.
+        if age is not None and 0 <= age < self._settings.lease_seconds:
             # An outage may have come and gone between two rounds: heartbeats are more frequent than rounds.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
-        self._offset = self._measure_clock_offset()
+        self._offset, self._offset_at = self._measure_clock_offset(), now
         if now < self._trusted_from:
             done: dict[str, int] = {}
         else:
@@ -77,10 +85,13 @@ class Reaper(Service):
 
     def _clock_was_set(self) -> bool:
         """Return True when the clock of leases was set since this round or the one before began."""
-        return (
-            self._offset is not None
-            and abs(self._measure_clock_offset() - self._offset) > SLOW * self._settings.lease_seconds
-        )
+        if self._offset is None:
+            return False
+        change = self._measure_clock_offset() - self._offset
+        limit = SLOW * self._settings.lease_seconds
+        # A time that comes back to a clock that was set back is slower than the monotonic one.
+        slower = CATCH_UP * (self._database.clock.monotonic() - self._offset_at)
+        return change > limit or change < -(limit + slower)
 
     def _measure_clock_offset(self) -> float:
         clock = self._database.clock

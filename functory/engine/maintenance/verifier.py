@@ -8,6 +8,7 @@ scheduler's metrics read it there: a violation stays until a look at everything 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,6 +44,8 @@ class Verifier(Service):
     """Checks the invariants when a check is due. Not shared between threads."""
 
     name, topic = "verifier", None
+    # A check of everything takes as long as the database is large.
+    stall_seconds = math.inf
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.poll_seconds = min(POLL_SECONDS, settings.verify_seconds or POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``90``, ``"90s"``, ``"1m30s"``, ``"500ms"``, ``"7d"``."""
+"""Durations as people write them: ``90``, ``"90s"``, ``"1m30s"``, ``"500ms"``, ``"7d"``; zero needs no unit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functory.engine.errors import Invalid
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _TEXT = re.compile(r"(?a:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_ZERO = re.compile(r"0+(?:\.0+)?")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
@@ -56,6 +57,8 @@ def _read(given: Any) -> float | None:
         return None
     if isinstance(given, int | float):
         return float(given) if math.isfinite(given) and abs(given) < 1e12 else None
+    if isinstance(given, str) and _ZERO.fullmatch(given[:64]):
+        return 0.0
     if isinstance(given, str) and len(given) <= 64 and _TEXT.fullmatch(given):
         value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
         return value if value < 1e12 else None

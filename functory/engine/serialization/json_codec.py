@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from functory.engine.errors import Invalid
+from functory.engine.serialization import python_values
 
 # Deeper values would exhaust the recursion of any reader downstream. orjson has the same limit.
 MAX_DEPTH = 254
@@ -63,6 +64,23 @@ def loads(text: str | bytes) -> Any:
             ) from None
         except (ValueError, UnicodeDecodeError) as error:
             raise Invalid("this is not JSON", str(error)) from None
+
+
+def from_python(value: Any, what: str) -> Any:
+    """Return a caller's value as JSON has it, as results of functions are stored. ``what`` names it in the error.
+
+    Raises :class:`Invalid` with the place of a part that has no JSON form.
+    """
+    if python_values.is_plain(value, MAX_DEPTH):
+        return value
+    try:
+        return python_values.JsonConverter(MAX_DEPTH).convert(value)
+    except python_values.NotSerializable as error:
+        raise Invalid(
+            f"the {what} is not JSON",
+            str(error),
+            "pass text, numbers, lists, objects and times; see docs/reference/types.md",
+        ) from None
 
 
 def canonical(value: Any) -> bytes:

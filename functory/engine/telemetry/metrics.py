@@ -172,6 +172,11 @@ degraded_claims = _counter(
 worker_stalls = _counter(
     "functory_worker_stalls_total", "Workers that ended themselves because sent messages did not arrive."
 )
+service_stalls = _counter(
+    "functory_service_stalls_total",
+    "Roles that ended themselves because a round of this service made no progress.",
+    "service",
+)
 worker_last_intake = _gauge(
     "functory_worker_last_intake_timestamp_seconds",
     "When this worker last took an execution, or found that none was waiting.",

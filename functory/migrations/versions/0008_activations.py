@@ -21,6 +21,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Nothing is renamed or removed."""
+    _create_modules()
     _create_activations()
     _fill_activations()
     _index_replays()
@@ -29,10 +30,12 @@ def upgrade() -> None:
     _create_trigger_failures()
     op.add_column("suppression", sa.Column("resumed", sa.Integer(), server_default="0", nullable=False))
     _add_usual_rates()
+    _create_clock()
 
 
 def downgrade() -> None:
     """Rows of the older schema stay as they are."""
+    op.drop_table("clock")
     op.drop_table("trigger_failure")
     _drop_throttles()
     op.drop_column("outbox", "claimed_until")
@@ -42,11 +45,46 @@ def downgrade() -> None:
     op.drop_index("ix_execution_replay_of", table_name="execution")
     op.drop_table("version_mark")
     op.drop_table("activation")
+    op.drop_table("version_module")
+    op.drop_table("module")
 
 
 def _add_usual_rates() -> None:
     op.add_column("breaker", sa.Column("usual_rate", sa.Integer(), nullable=True))
     op.add_column("breaker", sa.Column("usual_until", Instant(), nullable=True))
+
+
+def _create_clock() -> None:
+    op.create_table(
+        "clock",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.Column("reached_at", Instant(), nullable=False),
+        sa.Column("ahead", sa.BigInteger(), nullable=False),
+        sa.Column("since", Instant(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_clock")),
+    )
+
+
+def _create_modules() -> None:
+    op.create_table(
+        "module",
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("source", Words(), nullable=False),
+        sa.PrimaryKeyConstraint("sha256", name=op.f("pk_module")),
+    )
+    op.create_table(
+        "version_module",
+        sa.Column("version_id", Id, nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["version_id"],
+            ["function_version.id"],
+            name=op.f("fk_version_module_version_id_function_version"),
+        ),
+        sa.ForeignKeyConstraint(["sha256"], ["module.sha256"], name=op.f("fk_version_module_sha256_module")),
+        sa.PrimaryKeyConstraint("version_id", "name", name=op.f("pk_version_module")),
+    )
 
 
 def _create_activations() -> None:

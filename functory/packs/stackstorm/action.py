@@ -1,18 +1,20 @@
-"""A Python action of a pack as a function: its metadata read, its class kept, its parameters declared."""
+"""A Python action of a pack as a function: its metadata read, its files kept as modules, its parameters declared."""
 
 from __future__ import annotations
 
 import keyword
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from functory.packs.stackstorm import source
 from functory.packs.stackstorm.action_shim import shim_source
 from functory.packs.stackstorm.folder import Folder
-from functory.packs.stackstorm.report import LeftOut
+from functory.packs.stackstorm.report import Entry, LeftOut
+from functory.packs.stackstorm.requirements import PackRequirements
 
 # Seconds that a python-script action may run when its metadata has no limit.
 TIMEOUT = 600
@@ -37,16 +39,24 @@ _BOUNDS = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems",
 _KEYWORDS = frozenset({"type", "enum", "description", "default"}) | _BOUNDS
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 _JINJA = re.compile(r"\{\{|\{%")
+# Names that the function's source uses itself.
+_OWN_NAMES = frozenset({"StackStorm", source.ENTRY})
 _CONFIG = re.compile(r"\{\{\s*config_context\.([A-Za-z_]\w*)\s*\}\}")
 
 
 @dataclass(frozen=True)
 class PackSettings:
-    """Configuration that the actions of one pack share: its values, and the names of the secrets of its secret keys."""
+    """What the actions of one pack share: values of the configuration, the names of the secrets of its secret keys,
+    packages.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    requirements: tuple[str, ...] = ()
+    requirements: PackRequirements = field(default_factory=PackRequirements)
+    missing: frozenset[str] = frozenset()
+    """Keys that must have a value and have none."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that all functions of the pack may connect to."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +69,9 @@ class _Parameter:
 
 
 def read_action(
-    folder: Folder, path: str, metadata: Mapping[str, Any], name: str, settings: PackSettings
-) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of ``Functions.save`` for the action described in ``metadata``, and notes for the report.
-
-    Raises :class:`LeftOut`.
-    """
+    folder: Folder, entry: Entry, metadata: Mapping[str, Any], name: str, settings: PackSettings
+) -> None:
+    """Fill ``entry`` with the function that the action described in ``metadata`` becomes. Raises :class:`LeftOut`."""
     runner = metadata.get("runner_type")
     if runner != "python-script":
         raise LeftOut(
@@ -74,59 +81,74 @@ def read_action(
     entry_point = metadata.get("entry_point")
     if not isinstance(entry_point, str) or not entry_point.endswith(".py"):
         raise LeftOut(f"its entry_point is {entry_point!r}", "name the Python file")
-    notes: list[str] = []
-    found = source.collect_source(folder, posixpath.normpath(posixpath.join("actions", entry_point)), name)
+    found = source.collect_source(folder, posixpath.normpath(posixpath.join("actions", entry_point)))
+    notes = entry.notes
     given = metadata.get("parameters") or {}
     if not isinstance(given, Mapping):
         raise LeftOut("its parameters are not an object", "write name: {type: …}")
-    parameters, fixed = _parameters(given, found, settings, notes)
+    parameters, fixed = _parameters(given, notes)
     secrets = {key: secret for key, secret in settings.secrets.items() if key in found.texts}
-    text = source.render_source(
-        found,
-        shim_source(settings.values, secrets),
-        f"def {name}({', '.join(_signature(parameters))}):",
-        _body(metadata, found.action_class, parameters, fixed),
-    )
-    notes += _source_notes(found, secrets, settings)
-    declared: dict[str, Any] = {
+    signature = f"def {name}({', '.join(_signature(parameters))}):"
+    body = textwrap.indent(_body(metadata, found.action_class, parameters, fixed), "    ")
+    shim = shim_source(settings.values, secrets)
+    text = f"import {source.ENTRY}\n\n{shim}\n\n{signature}\n{body}\n"
+    notes += found.notes
+    _add_needs(entry, found, name, settings)
+    entry.requirement_sets = settings.requirements.sets_for(found.packages)
+    entry.function = {
+        "text": text,
+        "name": name,
+        "modules": found.modules,
+        "hosts": list(settings.hosts),
         "input_parameters": _schema(parameters),
         "limits": {"timeout": _timeout(given, metadata, notes)},
         "metadata": {
             "stackstorm": {
                 "action": f"{metadata.get('pack', '')}.{metadata.get('name', '')}".lstrip("."),
-                "file": path,
+                "file": entry.file,
             }
         },
         "secrets": sorted(secrets.values()),
     }
     if isinstance(metadata.get("description"), str):
-        declared["metadata"]["description"] = metadata["description"]
-    return {"text": text, "name": name, **declared}, notes
+        entry.function["metadata"]["description"] = metadata["description"]
 
 
-def _source_notes(
-    found: source.ActionSource, secrets: Mapping[str, str], settings: PackSettings
-) -> Iterator[str]:
-    """Notes about an action's source, for the report."""
-    if found.nested:
-        yield "its file does more than define classes, so all of it is put inside the function"
-    if "list_values" in found.attributes:
-        raise LeftOut(
-            "it lists values of the datastore", "keep what it lists in one value of functory's state"
+def _add_needs(entry: Entry, found: source.ActionSource, name: str, settings: PackSettings) -> None:
+    """Add what the files of an action show that it needs beyond packages and secrets."""
+    if source.uses_datastore(found):
+        entry.notes.append(
+            "values of the datastore are kept in the function's own state; other functions do not see them"
         )
-    if found.attributes & {"get_value", "set_value", "delete_value"}:
-        yield "values of the datastore are kept in the function's own state; other functions do not see them"
-    if secrets:
-        commands = (f"functory secret set {secret}" for secret in sorted(secrets.values()))
-        yield "set its secrets: " + ", ".join(commands)
-    if settings.requirements:
-        needs = ", ".join(settings.requirements)
-        yield f"its pack needs {needs}; declare what it imports as requirements"
+    written = {"set_value", "delete_value"} & found.attributes
+    for key in sorted(found.values if not written else ()):
+        entry.need("state", key, f"the value {key} in its state", f"functory state set {name} {key} VALUE")
+    for key in sorted(settings.missing & found.texts):
+        entry.need(
+            "config", key, f"a value of {key} in the pack's configuration", "--config FILE.yaml at the import"
+        )
+    if "network" in found.capabilities and not settings.hosts:
+        need_hosts(entry, name)
+    if "subprocess" in found.capabilities:
+        entry.need(
+            "subprocess",
+            "",
+            "the right to start programs",
+            f'functory grant allow {name} subprocess --reason "…"',
+        )
 
 
-def _parameters(
-    given: Mapping[str, Any], found: source.ActionSource, settings: PackSettings, notes: list[str]
-) -> tuple[list[_Parameter], dict[str, Any]]:
+def need_hosts(entry: Entry, name: str) -> None:
+    """Record that the function ``name`` connects to hosts that are not known here."""
+    entry.need(
+        "host",
+        "",
+        "the hosts that it connects to",
+        f'functory grant allow {name} host HOST --reason "…", or --host HOST at the import',
+    )
+
+
+def _parameters(given: Mapping[str, Any], notes: list[str]) -> tuple[list[_Parameter], dict[str, Any]]:
     read: list[tuple[bool, int, _Parameter]] = []
     fixed: dict[str, Any] = {}
     for name, described in given.items():
@@ -134,7 +156,7 @@ def _parameters(
             continue
         if not isinstance(described, Mapping):
             raise LeftOut(f"its parameter {name} is not an object", "write name: {type: …}")
-        if not name.isidentifier() or keyword.iskeyword(name) or name in found.names or name == "StackStorm":
+        if not name.isidentifier() or keyword.iskeyword(name) or name in _OWN_NAMES:
             raise LeftOut(
                 f"its parameter {name} cannot be a parameter in Python here", "rename it in the pack"
             )
@@ -206,7 +228,7 @@ def _body(
         if isinstance(description, str)
         else f"The action {metadata.get('name')} of StackStorm."
     )
-    lines = [repr(said), f"return StackStorm.perform({action_class}, {{"]
+    lines = [repr(said), f"return StackStorm.perform({source.ENTRY}.{action_class}, {{"]
     for parameter in parameters:
         value = parameter.name
         if parameter.config is not None:

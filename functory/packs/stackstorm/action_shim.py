@@ -1,8 +1,8 @@
-"""The environment that a StackStorm action expects, as source text that goes in front of the action's own.
+"""The environment that a StackStorm action expects, as source texts: a class in the function's source, and modules.
 
-It runs inside the sandbox, so it is a text here and no module. It has the configuration as a dictionary whose errors
-name a missing key, a logger, the service of values (kept in the function's state), and the contract of ``run``,
-which returns a value or ``(succeeded, value)``.
+They run inside the sandbox, so they are texts here. The class has the configuration as a dictionary whose errors
+name a missing key, the service of values (kept in the function's state), and the contract of ``run``, which returns a
+value or ``(succeeded, value)``. The modules have what packs import from StackStorm and what means the same here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,64 @@ from typing import Any
 
 # Its name in the function's source.
 NAME = "StackStorm"
+
+_BASE_ACTION = '''"""The base class of Python actions; written by functory pack import."""
+
+import logging
+
+
+class Action:
+    """The base class of Python actions."""
+
+    def __init__(self, config=None, action_service=None):
+        self.config = config if config is not None else {}
+        self.action_service = action_service
+        self.logger = logging.getLogger(type(self).__name__)
+
+    def run(self, **kwargs):
+        raise NotImplementedError
+'''
+
+_EXCEPTIONS = '''"""Exceptions of actions; written by functory pack import."""
+
+
+class ParameterRenderingFailedException(Exception):
+    pass
+
+
+class InvalidActionReferencedException(Exception):
+    pass
+
+
+class InvalidActionParameterException(Exception):
+    pass
+'''
+
+_ISOTIME = '''"""Times as ISO 8601 texts, in UTC; written by functory pack import."""
+
+from datetime import UTC, datetime
+
+
+def format(dt, usec=True, offset=True):
+    at = dt if isinstance(dt, datetime) else datetime.fromtimestamp(float(dt), UTC)
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    text = at.strftime("%Y-%m-%dT%H:%M:%S" + (".%f" if usec else ""))
+    return text + ("+00:00" if offset else "Z")
+
+
+def parse(value):
+    at = datetime.fromisoformat(str(value))
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+'''
+
+# Modules of StackStorm that have a counterpart: the base class of actions (now and formerly), logs, exceptions, times.
+MODULES = {
+    "st2common.runners.base_action": _BASE_ACTION,
+    "st2actions.runners.pythonrunner": "from st2common.runners.base_action import Action\n",
+    "st2common.log": "from logging import *\n",
+    "st2common.exceptions.action": _EXCEPTIONS,
+    "st2common.util.isotime": _ISOTIME,
+}
 
 _SOURCE = '''class StackStorm:
     """What StackStorm has around an action; written by functory pack import."""
@@ -28,19 +86,6 @@ _SOURCE = '''class StackStorm:
 
         def __missing__(self, key):
             raise KeyError(f"the pack's configuration has no {{key!r}}; it is CONFIG in this function's source")
-
-    class Action:
-        """The base class of Python actions."""
-
-        def __init__(self, config=None, action_service=None):
-            import logging
-
-            self.config = config if config is not None else {{}}
-            self.action_service = action_service
-            self.logger = logging.getLogger(type(self).__name__)
-
-        def run(self, **kwargs):
-            raise NotImplementedError
 
     class Service:
         """The values of the datastore, kept in this function's own state."""

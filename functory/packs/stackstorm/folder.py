@@ -33,6 +33,11 @@ class Folder:
         self.root = root.resolve()
         self.links: list[str] = []
         self.files: list[str] = sorted(self._walk(self.root, 0))
+        self._known = frozenset(self.files)
+
+    def __contains__(self, path: str) -> bool:
+        """Return whether ``path`` is one of the files."""
+        return path in self._known
 
     def files_in(self, folder: str, *endings: str) -> list[str]:
         """Files right inside ``folder`` (not deeper) with one of these endings."""
@@ -45,7 +50,7 @@ class Folder:
     def text(self, path: str, most: int = MAX_SOURCE) -> str:
         """A file's text. Raises :class:`Invalid` for a path that is not one of the pack's own files."""
         clean = str(PurePosixPath(os.path.normpath(path)))
-        if clean not in self.files:
+        if clean not in self._known:
             raise Invalid(
                 f"{path} is not a file of the pack",
                 "links and paths out of its folder are not followed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.names import NAME
 from functory.packs.stackstorm.action import PackSettings, read_action
+from functory.packs.stackstorm.document import parse_document
 from functory.packs.stackstorm.folder import Folder
-from functory.packs.stackstorm.report import Entry, LeftOut, reason
+from functory.packs.stackstorm.report import ACTION_OUTCOMES, OTHER_OUTCOMES, Entry, LeftOut, Outcome, reason
+from functory.packs.stackstorm.requirements import PackRequirements, parse_requirements
 from functory.packs.stackstorm.rule import Target, read_rule
 
 _YAML = (".yaml", ".yml")
@@ -41,16 +43,28 @@ class Pack:
     version: str
     prefix: str
     entries: list[Entry] = field(default_factory=list)
+    requirements: PackRequirements = field(default_factory=PackRequirements)
 
-    def count(self, outcome: str) -> int:
-        """The number of entries with this outcome."""
-        return sum(entry.outcome == outcome for entry in self.entries)
+    def counts(self) -> dict[str, dict[Outcome, int]]:
+        """The number of actions, of rules, and of other files with each outcome."""
+        kinds = {"action": "actions", "rule": "rules"}
+        made: dict[str, dict[Outcome, int]] = {
+            "actions": dict.fromkeys(ACTION_OUTCOMES, 0),
+            "rules": dict.fromkeys(OTHER_OUTCOMES, 0),
+            "others": dict.fromkeys(OTHER_OUTCOMES, 0),
+        }
+        for entry in self.entries:
+            made[kinds.get(entry.kind, "others")][entry.outcome] += 1
+        return made
 
 
-def read_pack(root: Path, *, prefix: str | None = None) -> Pack:
+def read_pack(
+    root: Path, *, prefix: str | None = None, config: Path | None = None, hosts: Sequence[str] = ()
+) -> Pack:
     """Read the pack in the folder ``root``. ``prefix`` begins the names of what it becomes; None takes the pack's ref.
+    ``config`` is a YAML file with values of the pack's configuration, ``hosts`` are what its functions connect to.
 
-    Raises :class:`Invalid` for a folder that is no pack, or one for Python 2 only.
+    Raises :class:`Invalid` for a folder that is no pack, or one for Python 2 only, and for a wrong ``config``.
     """
     folder = Folder(root)
     manifest = _manifest(folder)
@@ -60,7 +74,7 @@ def read_pack(root: Path, *, prefix: str | None = None) -> Pack:
     pack = Pack(ref, str(manifest.get("version", "")), ref if prefix is None else prefix)
     if pack.prefix and not NAME.fullmatch(_identifier(pack.prefix)):
         raise Invalid(f"{pack.prefix!r} cannot begin a function's name", "", "--prefix my_pack")
-    settings = _settings(folder, pack)
+    settings = _settings(folder, pack, _read_config(config), tuple(hosts))
     targets = _read_actions(folder, pack, settings)
     declared = _declared(folder, pack)
     for path in folder.files_in("rules", *_YAML):
@@ -105,9 +119,25 @@ def _manifest(folder: Folder) -> Mapping[str, Any]:
     return manifest
 
 
-def _settings(folder: Folder, pack: Pack) -> PackSettings:
-    """Defaults of the configuration; keys that are secrets become secrets by the name PACK_KEY."""
+def _read_config(file: Path | None) -> dict[str, Any]:
+    """Values of the configuration, as StackStorm has them in ``configs/PACK.yaml``."""
+    if file is None:
+        return {}
+    try:
+        given = parse_document(file.read_text("utf-8-sig"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{file} cannot be read", getattr(error, "strerror", None) or str(error)) from None
+    if not isinstance(given, Mapping):
+        raise Invalid(f"{file} is not an object", "it holds values of the pack's configuration", "key: value")
+    return dict(given)
+
+
+def _settings(
+    folder: Folder, pack: Pack, given_values: dict[str, Any], hosts: tuple[str, ...]
+) -> PackSettings:
+    """Values and defaults of the configuration; keys that are secrets become secrets by the name PACK_KEY."""
     values: dict[str, Any] = {}
+    missing: set[str] = set()
     secrets: dict[str, str] = {}
     path = "config.schema.yaml"
     if path in folder.files:
@@ -124,37 +154,54 @@ def _settings(folder: Folder, pack: Pack) -> PackSettings:
             described = given if isinstance(given, Mapping) else {}
             if described.get("secret") is True:
                 secrets[key] = re.sub(r"\W", "_", f"{pack.prefix or pack.ref}_{key}").upper()
+                if key in given_values:
+                    entry.notes.append(
+                        f"{key} is a secret and is not taken from the file: functory secret set {secrets[key]}"
+                    )
+                continue
+            if key in given_values:
                 continue
             default = described.get("default")
             if isinstance(default, str) and "{{" in default:
-                entry.notes.append(
-                    f"the default of {key} is a template; set it in CONFIG of the functions that use it"
-                )
+                entry.notes.append(f"the default of {key} is a template; give it in the file of --config")
+                missing.add(key)
             elif default is not None:
                 values[key] = default
             else:
-                entry.notes.append(f"{key} has no default; set it in CONFIG of the functions that use it")
+                entry.notes.append(f"{key} has no default; give it in the file of --config")
+                if described.get("required") is True:
+                    missing.add(key)
         if secrets:
             entry.notes.append(
                 "keys that are secret here: " + ", ".join(f"{key} ({name})" for key, name in secrets.items())
             )
-    return PackSettings(values, secrets, _requirements(folder))
+    values |= {key: value for key, value in given_values.items() if key not in secrets}
+    return PackSettings(values, secrets, _requirements(folder, pack), frozenset(missing), hosts)
 
 
-def _requirements(folder: Folder) -> tuple[str, ...]:
-    if "requirements.txt" not in folder.files:
-        return ()
+def _requirements(folder: Folder, pack: Pack) -> PackRequirements:
+    path = "requirements.txt"
+    if path not in folder.files:
+        return PackRequirements()
+    entry = Entry(path, "requirements", pack.ref)
+    pack.entries.append(entry)
     try:
-        lines = (line.split("#")[0].strip() for line in folder.text("requirements.txt").splitlines())
-    except Invalid:
-        return ()
-    return tuple(line for line in lines if line)
+        found = parse_requirements(folder.text(path))
+    except Invalid as error:
+        entry.leave_out(*reason(error))
+        return PackRequirements()
+    if found.taken:
+        entry.notes.append("packages of the functions that import packages: " + ", ".join(found.taken))
+    pack.requirements = found
+    entry.notes += [f"not taken: {line}: {why}" for line, why in found.lost]
+    return found
 
 
 def _read_actions(folder: Folder, pack: Pack, settings: PackSettings) -> dict[str, Target]:
     targets: dict[str, Target] = {}
+    functions: set[str] = set()
     for path in folder.files_in("actions", *_YAML):
-        entry = Entry(path, "action", Path(path).stem)
+        entry = Entry(path, "action", Path(path).stem, "runs")
         pack.entries.append(entry)
         try:
             metadata = folder.document(path)
@@ -162,19 +209,23 @@ def _read_actions(folder: Folder, pack: Pack, settings: PackSettings) -> dict[st
                 raise LeftOut("it has no name", "correct the file")
             entry.name = metadata["name"]
             entry.became = function = _function_name(pack.prefix, entry.name)
-            if any(target.function == function for target in targets.values()):
+            if function in functions:
                 raise LeftOut(
                     f"another action has become the function {function} already", "rename one of them"
                 )
-            entry.function, entry.notes = read_action(
-                folder, path, {**metadata, "pack": pack.ref}, function, settings
-            )
+            read_action(folder, entry, {**metadata, "pack": pack.ref}, function, settings)
             if metadata.get("enabled") is False:
-                entry.outcome, entry.why = "paused", "it is not enabled in the pack"
-                entry.try_ = f"functory function activate {function} 1"
+                entry.disabled = True
+                entry.need(
+                    "enabled",
+                    "",
+                    "to be enabled: it is not enabled in the pack",
+                    f"functory function activate {function} 1",
+                )
         except (Invalid, LeftOut) as error:
             entry.leave_out(*reason(error))
             continue
+        assert entry.function is not None
         properties = entry.function["input_parameters"]["properties"]
         texts = frozenset(
             name
@@ -182,6 +233,7 @@ def _read_actions(folder: Folder, pack: Pack, settings: PackSettings) -> dict[st
             if schema.get("type") in ("string", ["string", "null"])
         )
         targets[f"{pack.ref}.{entry.name}"] = Target(function, texts, True)
+        functions.add(function)
     return targets
 
 
@@ -224,14 +276,12 @@ def _read_rule(
         known = targets.get(ref) or targets.get(f"{pack.ref}.{ref}")
         if known is not None:
             return known
-        left_out = ref.partition(".")[0] == pack.ref
-        if left_out and any(
-            e.kind == "action" and f"{pack.ref}.{e.name}" == ref and e.outcome == "left out"
-            for e in pack.entries
-        ):
-            raise LeftOut(
-                f"its action {ref} was not imported", "the report says why the action was not imported"
-            )
+        cannot = any(
+            e.kind == "action" and f"{pack.ref}.{e.name}" == ref and e.is_left_out for e in pack.entries
+        )
+        if cannot:
+            name = ref.partition(".")[2]
+            return Target(_function_name(pack.prefix, name), frozenset(), imported=False, cannot=True)
         return Target(
             _function_name(*ref.split(".", 1)) if "." in ref else _identifier(ref), frozenset(), False
         )

@@ -3,7 +3,8 @@
 What StackStorm's trigger types become here:
 
 - ``core.st2.generic.actiontrigger`` (an action has ended) becomes the end of an execution;
-- ``core.st2.webhook`` becomes events of the type ``stackstorm.webhook`` with the URL as subject;
+- ``core.st2.webhook`` becomes a webhook of Functory; senders keep their header ``St2-Api-Key``;
+- the timers ``core.st2.CronTimer``, ``IntervalTimer`` and ``DateTimer`` become schedules;
 - a type that a pack declares for its sensors becomes an event type of the same name, which any program may emit.
 
 The payload is the event's ``data`` in each case.
@@ -20,9 +21,10 @@ from functory.engine.errors import Invalid
 from functory.engine.events.store import check_type
 from functory.packs.stackstorm.report import Entry, LeftOut
 from functory.packs.stackstorm.template import Rename, translate_parameters
-from functory.packs.stackstorm.timer import TIMERS, check_timer, cron_line
+from functory.packs.stackstorm.timer import TIMERS, schedule_config
+from functory.triggers.sources.webhooks.event_mapping import TYPE as WEBHOOK
 
-WEBHOOK = "stackstorm.webhook"
+API_KEY = "st2-api-key"
 ACTION_ENDED = "core.st2.generic.actiontrigger"
 
 # Ends of an action, and the equivalent event here.
@@ -51,16 +53,21 @@ _UNSUPPORTED_TRIGGERS = {
     "linux.file_watch.line": "emit an event for each line, from a program that follows the file",
 }
 
+_HEADER = re.compile(r"trigger\.headers(?:_lower)?(?:\[['\"]([^'\"]+)['\"]\]|\.([A-Za-z_][\w-]*))")
 _ROOT = re.compile(r"trigger\.([A-Za-z_]\w*)(?=$|[.\[#\s])")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The function that an action became: its name, and which of its parameters are texts."""
+    """The function that an action became: its name, and which of its parameters are texts.
+
+    ``imported`` is False for an action of another pack, and for one that ``cannot`` be imported.
+    """
 
     function: str
     texts: frozenset[str]
     imported: bool
+    cannot: bool = False
 
 
 # From an action's reference (pack.name) to its function.
@@ -89,19 +96,27 @@ def read_rule(
     if not isinstance(criteria, Mapping):
         raise LeftOut("its criteria are not an object", "correct the rule")
     parameters = trigger.get("parameters") or {}
-    on, criteria, rename = _events(
-        entry,
-        trigger["type"],
-        parameters if isinstance(parameters, Mapping) else {},
-        criteria,
-        find,
-        declared,
-    )
-    if action["ref"].startswith("core."):
-        raise LeftOut(
-            f"it runs {action['ref']}, which is a part of StackStorm",
-            "write a function that does the same, and a trigger for it",
-        )
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    entry.became = trigger_name(prefix, entry.name)
+    times: dict[str, Any] | None = None
+    headers: set[str] = set()
+    if trigger["type"] in TIMERS:
+        times = schedule_config(trigger["type"], parameters)
+        if criteria:
+            raise LeftOut(
+                "its criteria test a timer",
+                "make a schedule and a trigger on its events: functory schedule add, functory trigger add",
+            )
+        on: dict[str, Any] = {}
+        rename: Rename = _of_timer
+    elif trigger["type"] == "core.st2.webhook":
+        name = _webhook_name(prefix, parameters)
+        on = {"type": [WEBHOOK], "subject": [name]}
+        criteria = {_lower_header(key, headers): asked for key, asked in criteria.items()}
+
+        rename = lambda steps: ["data", *_with_lower_header(steps, headers)]  # noqa: E731
+    else:
+        on, criteria, rename = _events(entry, trigger["type"], parameters, criteria, find, declared)
     target = find(action["ref"])
     given = action.get("parameters") or {}
     if not isinstance(given, Mapping):
@@ -113,18 +128,37 @@ def read_rule(
     }
     if criteria:
         fields["criteria"] = dict(criteria)
-    entry.became = trigger_name(prefix, entry.name)
-    entry.trigger = {"name": entry.became, **fields}
+    if times is not None:
+        entry.schedule = {
+            "name": entry.became,
+            **times,
+            "function": target.function,
+            "input": fields["input"],
+        }
+    else:
+        entry.trigger = {"name": entry.became, **fields}
+    if trigger["type"] == "core.st2.webhook":
+        _add_webhook(entry, prefix, on["subject"][0], headers)
     if rule.get("enabled") is not True:
-        _pause(entry, "it is not enabled in the pack", "")
+        entry.pause("it is not enabled in the pack")
     if not target.imported:
-        _pause(
-            entry,
-            f"the function {target.function} is not part of this import",
-            f"import the pack of {action['ref']} first, or write the function",
+        pack_name = action["ref"].partition(".")[0]
+        if pack_name == "core":
+            why = f"it runs {action['ref']}, which is a part of StackStorm"
+        elif target.cannot:
+            why = f"its action {action['ref']} cannot be imported; the report says why"
+        else:
+            why = f"the function {target.function} is not part of this import"
+        own = pack_name == "core" or target.cannot
+        entry.pause(
+            why,
+            f"write a function {target.function} that does the same"
+            if own
+            else f"import the pack {pack_name} first, or write the function",
         )
     if entry.outcome == "paused" and not entry.try_:
-        entry.try_ = f"functory trigger resume {entry.became}"
+        verb = "schedule" if entry.schedule is not None else "trigger"
+        entry.try_ = f"functory {verb} resume {entry.became}"
 
 
 def trigger_name(prefix: str, name: str) -> str:
@@ -133,10 +167,46 @@ def trigger_name(prefix: str, name: str) -> str:
     return cleaned if re.match(r"[A-Za-z_]", cleaned) else f"rule-{cleaned}"
 
 
-def _pause(entry: Entry, why: str, try_: str) -> None:
-    entry.outcome = "paused"
-    entry.why = "; ".join(part for part in (entry.why, why) if part)
-    entry.try_ = try_ or entry.try_
+def _of_timer(steps: list[str | int]) -> list[str | int]:
+    if steps != ["executed_at"]:
+        raise LeftOut(
+            "it uses " + ".".join(["trigger", *map(str, steps)]) + " of a timer, which schedules do not have",
+            "they have trigger.executed_at",
+        )
+    return ["data", "fire_time"]
+
+
+def _webhook_name(prefix: str, parameters: Mapping[str, Any]) -> str:
+    url = str(parameters.get("url", "")).strip("/")
+    if not url:
+        raise LeftOut("its webhook has no url", "correct the rule")
+    return trigger_name(prefix, url).replace(".", "-")
+
+
+def _with_lower_header(steps: list[str | int], headers: set[str]) -> list[str | int]:
+    """Names of headers are lower-case in events. ``headers`` collects those that events must have."""
+    if len(steps) > 1 and steps[0] in ("headers", "headers_lower") and isinstance(steps[1], str):
+        headers.add(steps[1].lower())
+        return ["headers", steps[1].lower(), *steps[2:]]
+    return steps
+
+
+def _lower_header(key: str, headers: set[str]) -> str:
+    match = _HEADER.match(key)
+    if match is None:
+        return key
+    name = (match[1] or match[2]).lower()
+    headers.add(name)
+    return f"trigger.headers['{name}']{key[match.end() :]}"
+
+
+def _add_webhook(entry: Entry, prefix: str, name: str, headers: set[str]) -> None:
+    secret = re.sub(r"\W", "_", f"{prefix}_webhook_key" if prefix else "webhook_key").upper()
+    auth = {"type": "token", "header": API_KEY, "secret": [secret]}
+    entry.webhook = {"name": name, "auth": auth, "headers": sorted(headers - {API_KEY, "authorization"})}
+    entry.notes.append(
+        f"its webhook is POST /webhooks/{name} with the header St2-Api-Key: functory secret set {secret}"
+    )
 
 
 def _events(
@@ -148,28 +218,10 @@ def _events(
     declared: frozenset[str],
 ) -> tuple[dict[str, Any], Mapping[str, Any], Rename]:
     """The pattern, the translated criteria, and the path of the payload's members."""
-    if type_ in TIMERS:
-        wrong = check_timer(type_, parameters)
-        if wrong:
-            raise LeftOut(f"its timer is wrong: {wrong}", "correct the rule")
-        cron = cron_line(parameters) if type_ == TIMERS[2] else None
-        zone = parameters.get("timezone") or "UTC"
-        raise LeftOut(
-            "it runs by the clock, and a rule's timer is not an event",
-            f"make a schedule with the cron line {cron} ({zone})"
-            if cron
-            else f"make a schedule with {dict(parameters)}",
-        )
     if type_ in _UNSUPPORTED_TRIGGERS:
         raise LeftOut(f"there are no events of the type {type_}", _UNSUPPORTED_TRIGGERS[type_])
     if type_ == ACTION_ENDED:
         return _ended(criteria, find)
-    if type_ == "core.st2.webhook":
-        url = str(parameters.get("url", "")).strip("/")
-        entry.notes.append(
-            f"its webhook's calls must come as events: type {WEBHOOK}, subject {url}, data with headers and body"
-        )
-        return {"type": [WEBHOOK], "subject": [url]}, criteria, _in_data
     if type_.startswith("core."):
         raise LeftOut(f"there are no events of the type {type_}", "choose one of the event types of Functory")
     try:
@@ -178,9 +230,9 @@ def _events(
         raise LeftOut(f"its trigger type cannot be an event type: {error.what}", error.try_) from None
     entry.notes.append(f"it waits for events of the type {type_}: functory event emit {type_} --data …")
     if type_ not in declared:
-        _pause(entry, f"no file of the pack declares the trigger type {type_}", "")
+        entry.pause(f"no file of the pack declares the trigger type {type_}")
     elif parameters:
-        _pause(entry, f"the parameters of its trigger are a sensor's: {dict(parameters)}", "")
+        entry.pause(f"the parameters of its trigger are a sensor's: {dict(parameters)}")
     return {"type": [type_]}, criteria, _in_data
 
 

@@ -1,4 +1,4 @@
-"""Checks the parameters of StackStorm's three timers, and translates cron timers to crontab lines.
+"""Checks the parameters of StackStorm's three timers, and translates them to configurations of schedules.
 
 Fields of ``core.st2.CronTimer`` are those of APScheduler (days of the week from 0 for Monday). A crontab writes them
 in another order, and numbers the days of the week differently.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from functory.packs.stackstorm.report import LeftOut
 
 TIMERS = ("core.st2.IntervalTimer", "core.st2.DateTimer", "core.st2.CronTimer")
 
@@ -27,6 +29,29 @@ _RANGES = {
 }
 _NAMES = {"day_of_week": _WEEK, "month": _MONTHS}
 _PART = re.compile(r"(?:\*|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?")
+
+
+def schedule_config(trigger: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The times of a schedule (``cron``, ``every`` or ``at``, and ``timezone``) that fires when the timer does.
+
+    Raises :class:`LeftOut`.
+    """
+    wrong = check_timer(trigger, parameters)
+    if wrong:
+        raise LeftOut(f"its timer is wrong: {wrong}", "correct the rule")
+    zone = {"timezone": parameters["timezone"]} if isinstance(parameters.get("timezone"), str) else {}
+    if trigger == "core.st2.IntervalTimer":
+        # An interval is the same in every zone.
+        return {"every": f"{parameters['delta']}{parameters['unit'][0]}"}
+    if trigger == "core.st2.DateTimer":
+        return {"at": [parameters["date"]], **zone}
+    line = cron_line(parameters)
+    if line is None:
+        raise LeftOut(
+            f"a cron line cannot say its times: {dict(parameters)}",
+            "make several schedules, or one with --every or --at: functory schedule add",
+        )
+    return {"cron": line, **zone}
 
 
 def check_timer(trigger: str, parameters: Mapping[str, Any]) -> str | None:

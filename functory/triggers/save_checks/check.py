@@ -63,7 +63,7 @@ def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Pr
             Problem(
                 f"the function {compiled.function} is {target['state']}",
                 "the trigger is suppressed until it is activated",
-                f"functory function activate {target['name']}",
+                f"functory function activate {target['name']}@{target['number']}",
             )
         ]
     return input_problems(compiled, target)

@@ -8,12 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from functory.engine.access.preload_grants import package_modules
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError
 from functory.engine.executions.claims import Claim
 from functory.engine.functions import environments as rows
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolved
 from functory.engine.settings import Settings
+from functory.workers.certificates import find_ca_file
 from functory.workers.environments import requirements as reading
 from functory.workers.environments import resolver
 from functory.workers.environments.builder import Builder
@@ -38,7 +40,7 @@ class Environments:
         self._settings = settings
         self._database = database
         home = settings.home.absolute() / "environments"
-        self._uv = Uv(home / "cache", settings.package_index)
+        self._uv = Uv(home / "cache", settings.package_index, find_ca_file(settings.ca_file, {}))
         self._builder = Builder(home, self._uv, settings.packages_bytes)
         self._policy = reading.Policy.of(
             settings.packages_allow, settings.packages_deny, settings.packages_count
@@ -173,7 +175,7 @@ def package_folders(claim: Claim, environments: Environments) -> tuple[str, ...]
 
 
 def preload_modules(version: Mapping[str, Any]) -> tuple[str, ...]:
-    """The package modules that a version declares to import: a zygote imports them once for all executions."""
+    """The package modules that a version declares to import; a zygote may import them once for all executions."""
     if not version["declared"].get("imports") or not version["environment"]:
         return ()
-    return reading.modules(version["imports"])
+    return package_modules(version["imports"])

@@ -7,9 +7,7 @@ means the distribution that provides it.
 
 from __future__ import annotations
 
-import ast
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from functory.engine.access.preload_grants import OWN, is_third_party, modules
 from functory.engine.errors import Invalid, Refused
 
 # Modules whose distribution has another name.
@@ -53,9 +52,6 @@ DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
-
-# Every child has Functory's own module; a distribution of that name must not replace it.
-OWN = "functory"
 
 # Characters with a meaning in a requirements file: comment, continued line, environment variable.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f#$\\`]")
@@ -121,12 +117,6 @@ def distribution_names(requirements: Iterable[str]) -> list[str]:
     return [canonicalize_name(Requirement(text).name) for text in requirements]
 
 
-def modules(imports: Iterable[Any]) -> tuple[str, ...]:
-    """The modules of packages that these imports load, in their order: ``numpy as np`` → ``numpy``."""
-    found = [module for item in imports for module in _modules(item) if _is_third_party(module)]
-    return tuple(dict.fromkeys(found))
-
-
 def canonical(lock: str) -> str:
     """uv's lock with one sorted line a package, ``name==version --hash=…``: equal packages give equal text.
 
@@ -171,6 +161,7 @@ def _read(text: str) -> Requirement:
             "packages come from the index only, never from a URL, a path or a repository",
             f'"{requirement.name}"',
         )
+    # Every child has Functory's own module; a distribution of that name must not replace it.
     if canonicalize_name(requirement.name) == OWN:
         raise Invalid(f"wrong requirement {text!r}", "every function has functory itself already")
     return requirement
@@ -184,30 +175,7 @@ def _normal(requirement: Requirement) -> str:
 
 def _distributions(item: Any) -> list[Requirement]:
     if isinstance(item, dict) and item.get("lib"):
-        return [_read(item["lib"])] if any(map(_is_third_party, _modules(item))) else []
-    tops = dict.fromkeys(module.partition(".")[0] for module in _modules(item) if _is_third_party(module))
+        return [_read(item["lib"])] if any(map(is_third_party, modules(item))) else []
+    tops = dict.fromkeys(module.partition(".")[0] for module in modules(item) if is_third_party(module))
     # A module name that no distribution can have (_private) fails when the function imports it.
     return [_read(DISTRIBUTIONS.get(top, top)) for top in tops if _NAME.fullmatch(top)]
-
-
-def _modules(item: Any) -> list[str]:
-    """The modules that an import names, in any of its spellings; none for other texts."""
-    text = item["name"] if isinstance(item, dict) else item
-    statement = text if text.startswith(("import ", "from ")) else f"import {text}"
-    try:
-        nodes = ast.parse(statement).body
-    except (SyntaxError, ValueError):
-        # It fails when the function runs, with Python's own error.
-        return []
-    found: list[str] = []
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.append(node.module)
-    return found
-
-
-def _is_third_party(module: str) -> bool:
-    top = module.partition(".")[0]
-    return top not in sys.stdlib_module_names and top not in (OWN, "__future__")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -27,8 +28,13 @@ ANSWER_BYTES = 67_108_864
 # A stored reason keeps this much of uv's output.
 MAX_REASON_CHARACTERS = 2000
 
-# The network settings of this machine that uv gets: proxies and certificate authorities.
-_PASSED = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+# The network settings of this machine that uv gets.
+_PASSED = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+# Certificate authorities: uv's own variables, then those of pip and other programs.
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_OTHER_AUTHORITIES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# The authorities of this machine, as in pip, instead of those that uv brings: the newer and the older name.
+_SYSTEM_AUTHORITIES = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS")
 # Runs between this process and uv: it limits the file size and lets uv die with its parent (prctl(2),
 # PR_SET_PDEATHSIG, which survives the exec). It is no function after a fork, because this process has threads.
 _START = """
@@ -54,10 +60,12 @@ _LOOK_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Uv:
-    """Runs uv. ``index`` is the only package index; without it, uv's default."""
+    """Runs uv. ``index`` is the only package index; without it, uv's default. ``ca_file`` is a file of certificate
+    authorities to trust; empty for those that pip trusts here."""
 
     cache: Path
     index: SecretStr | None = None
+    ca_file: str = ""
 
     def run(
         self,
@@ -97,6 +105,12 @@ class Uv:
         if status == -signal.SIGXFSZ or "File too large" in reason:
             raise TooLarge("a package holds a file that is too large", f"packages_bytes is {file_bytes}")
         message = reason or f"uv ended with status {status}"
+        if "invalid peer certificate" in reason:
+            # uv's hint names an option of uv.
+            message = re.sub(r"\nhint: .*--(system-certs|native-tls).*", "", message)
+            message += (
+                "\nno authority that is known here signed it; name a file with its authority in SSL_CERT_FILE"
+            )
         if status != _REFUSED or _PASSING.search(reason):
             raise Unavailable(
                 "the packages cannot be installed now", message, "try it again when the index can be reached"
@@ -131,6 +145,7 @@ class Uv:
             for spelling in (name, name.lower()):
                 if spelling in os.environ:
                     made[spelling] = os.environ[spelling]
+        made |= {"SSL_CERT_FILE": self.ca_file} if self.ca_file else _authorities()
         if self.index is not None:
             made["UV_DEFAULT_INDEX"] = self.index.get_secret_value()
         return made
@@ -155,6 +170,23 @@ class Uv:
             ]
             found |= {form: "***" for text in hidden if text for form in (text, unquote(text))}
         return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+def _authorities() -> dict[str, str]:
+    """The variables that make uv trust what pip trusts on this machine, for example behind a proxy that opens TLS."""
+    named = {name: os.environ[name] for name in _AUTHORITIES if os.environ.get(name)}
+    if named:
+        return named
+    for name in _OTHER_AUTHORITIES:
+        if place := os.environ.get(name):
+            return {"SSL_CERT_DIR" if Path(place).is_dir() else "SSL_CERT_FILE": place}
+    asked = {name: os.environ[name] for name in _SYSTEM_AUTHORITIES if os.environ.get(name)}
+    if asked:
+        return asked
+    # Where a machine has none, as some small images, uv keeps its own.
+    found = ssl.get_default_verify_paths()
+    has_any = found.cafile or (found.capath and any(Path(found.capath).iterdir()))
+    return dict.fromkeys(_SYSTEM_AUTHORITIES, "true") if has_any else {}
 
 
 class TooLarge(Conflict):

@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import secrets as randomness
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -234,9 +236,10 @@ class Executor:
         claim = running.claim
         if not self._held_claims.begin(running, self._draining):
             return
+        redact = Redactor()
         try:
             result = refuse_claim(claim, self._services.secrets, self._protected_paths)
-            result = result or self._attempt(running)
+            result = result or self._attempt(running, redact)
             if result is not None:
                 self._finish(claim, result)
         except Stale:
@@ -246,13 +249,21 @@ class Executor:
             # The lease expires, and the reaper makes the execution claimable again.
             log.warning("execution abandoned, its lease will expire", execution_id=claim.id, reason=error.why)
         except Exception as error:
-            log.exception("execution failed by a defect of the worker", execution_id=claim.id)
-            self._record_defect(claim, error)
+            # Its text may quote what the code has sent.
+            log.error(
+                "execution failed by a defect of the worker",
+                execution_id=claim.id,
+                exception=redact("".join(traceback.format_exception(error))),
+            )
+            self._record_defect(claim, redact({"type": type(error).__name__, "message": str(error)}))
         finally:
             self._held_claims.remove(running)
 
-    def _attempt(self, running: Running) -> AttemptResult | None:
-        """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down."""
+    def _attempt(self, running: Running, redact: Redactor) -> AttemptResult | None:
+        """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down.
+
+        ``redact`` learns the secrets that the code asks for.
+        """
         claim = running.claim
         try:
             job = job_from_claim(
@@ -262,9 +273,9 @@ class Executor:
             return AttemptResult("crashed", error=error_record(error) | {"type": "EnvironmentUnavailable"})
         except FunctoryError as error:
             return AttemptResult("failed", error=error_record(error), retryable=False)
-        host = EngineHost(claim, self._services, self._run_child_inline, running.control.ended)
+        host = EngineHost(claim, self._services, self._run_child_inline, running.control.ended, redact)
         outcome = self._runner.run(job, host, running.control)
-        written = self._collect_written_files(claim, outcome, host.redact)
+        written = self._collect_written_files(claim, outcome, redact)
         if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
             # Its writes to files stay, although nothing else of it is stored.
             file_writes.record_writes_of_unfinished(self._database, claim.id, written)
@@ -273,7 +284,7 @@ class Executor:
             else:
                 log.warning("lease lost, child killed", execution_id=claim.id, fence=claim.fence)
             return None
-        result = attempt_result(claim, outcome, host.redact)
+        result = attempt_result(claim, outcome, redact)
         return replace(host.denied_requests.append_to_log(result), file_writes=written)
 
     def _lineage_headers(self, claim: Claim) -> Mapping[str, str]:
@@ -296,12 +307,10 @@ class Executor:
         written = collect(outcome.written_files, claim.grants.write, watched)
         return [(path, content) for path, content in written if not redact.names_in(os.fsdecode(path))]
 
-    def _record_defect(self, claim: Claim, error: Exception) -> None:
+    def _record_defect(self, claim: Claim, error: dict[str, Any]) -> None:
         """Record a defect of the worker in the execution, which is retried as after a crash."""
         try:
-            self._finish(
-                claim, AttemptResult("crashed", error={"type": type(error).__name__, "message": str(error)})
-            )
+            self._finish(claim, AttemptResult("crashed", error=error))
         except Exception:
             log.exception("defect not recorded, the lease will expire", execution_id=claim.id)
 

@@ -54,7 +54,10 @@ class Services:
 
 
 class EngineHost:
-    """The host functions of one claim. ``run_child_inline`` gets the ids of children that the claim waits for."""
+    """The host functions of one claim. ``run_child_inline`` gets the ids of children that the claim waits for.
+
+    ``redact`` learns each secret before the code gets it.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class EngineHost:
         services: Services,
         run_child_inline: Callable[[Sequence[str]], None],
         ended: threading.Event,
+        redact: Redactor | None = None,
     ) -> None:
         self._claim = claim
         self._cause = claim.cause
@@ -70,7 +74,7 @@ class EngineHost:
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
-        self.redact = Redactor()
+        self.redact = redact or Redactor()
         self.denied_requests = DeniedRequests(self.redact)
         for warning in claim.grant_warnings:
             # Files and programs that are not granted are missing in the sandbox: the log says why.

@@ -24,9 +24,14 @@ _STATES = {
     "timed_out": "timed_out",
     "killed": "cancelled",
     "out_of_memory": "failed",
+    "invalid_input": "failed",
     "output_too_large": "failed",
+    "not_serializable": "failed",
     "scratch_full": "failed",
 }
+
+# Another attempt would end in the same way.
+_FINAL = frozenset({"invalid_input", "output_too_large", "not_serializable", "protocol_error"})
 
 
 def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str, str]) -> Job:
@@ -61,7 +66,12 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
             calls=limit.calls,
         ),
         packages=packages,
-        preload=tuple(module for code in claim.codes.values() for module in preload_modules(code))
+        preload=tuple(
+            module
+            for code in claim.codes.values()
+            for module in preload_modules(code)
+            if module in claim.grants.preload
+        )
         if packages
         else (),
         # A version saved by an execution is trusted less than a person's: the two never share a zygote.
@@ -99,6 +109,7 @@ def _codes(claim: Claim) -> dict[str, Code]:
             # A secret that an operator granted is usable by the whole process; the host checks each request.
             secrets=tuple(sorted({*code["secrets"], *claim.grants.secrets})),
             imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
+            modules=dict(code.get("modules", {})),
         )
     return codes
 
@@ -141,7 +152,7 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
     error = outcome.error
     if outcome.status == "killed":
         error = {"type": "Cancelled", "message": outcome.kill_reason or "cancelled"}
-    retryable = outcome.status not in ("output_too_large", "protocol_error")
+    retryable = outcome.status not in _FINAL
     if state == "succeeded" and claim.version["declared"].get("validate_output"):
         try:
             json_schema.check(
@@ -154,7 +165,6 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
     return AttemptResult(
         state,
         result=redact(outcome.result),
-        result_kind=outcome.result_kind,
         warnings=redact(outcome.warnings),
         error=redact(error),
         retryable=retryable,

@@ -38,6 +38,7 @@ class BrokerlessWorker:
         )
         try:
             self._executor = Executor.open(self._settings)
+            self._executor.database.on_lost = shutdown.shut_down_after
             self._executor.start()
             self._on_ready(self._executor)
             self._drained.wait()

@@ -103,7 +103,8 @@ class CeleryWorker(BaseWorker):
             signals.worker_process_init.connect(self._start_child, weak=False)
             signals.worker_process_shutdown.connect(self._stop_child, weak=False)
         else:
-            self.app.open_executor(self.slots, self._watchdog.add_missing_messages)
+            executor = self.app.open_executor(self.slots, self._watchdog.add_missing_messages)
+            executor.database.on_lost = self._shutdown_signals.shut_down_after
 
     def on_pool_ready(self) -> None:
         """Serve without messages if the broker stays away; Celery calls this before it connects."""

@@ -17,6 +17,8 @@ from collections.abc import Callable
 
 import structlog
 
+from functory.engine.errors import FunctoryError
+
 log = structlog.get_logger("functory.worker")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -68,6 +70,12 @@ class ShutdownSignals:
         """End softly with this exit status, without a signal."""
         self._request_count = max(self._request_count, 1)
         self._start_shutdown(hard=False, status=status)
+
+    def shut_down_after(self, error: FunctoryError) -> None:
+        """End softly because of an error, with its exit status; does nothing in a shutdown."""
+        if not self.requested:
+            log.error("ended by itself", what=error.what, why=error.why, hint=error.try_)
+            self.shut_down(error.code)
 
     @property
     def requested(self) -> bool:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 import msgspec
@@ -23,6 +23,7 @@ import structlog
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.engine.settings import Settings
+from functory.workers.certificates import find_ca_file
 from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from functory.workers.sandbox.pool.pool import Options, Pool
@@ -59,7 +60,8 @@ class Runner:
 
     ``monotonic`` is the clock for limits, ages and durations, in seconds. ``tier`` is the confinement of
     children; None means the strongest that this machine has. ``none`` (no confinement) is used only when it
-    is named explicitly. ``private_networks`` lists networks (CIDR) that granted hosts may be in.
+    is named explicitly. ``private_networks`` lists networks (CIDR) that granted hosts may be in. ``ca_file`` is the
+    absolute path of the certificate authorities that functions trust instead of the machine's.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Runner:
         tier: Tier | None = None,
         options: Options | None = None,
         private_networks: Sequence[str] = (),
+        ca_file: str = "",
     ) -> None:
         self._monotonic = monotonic
         self._requested_tier: Tier | None = tier
         self._tier: Tier | None = tier
         self._options = options or Options()
         self._private_networks = tuple(private_networks)
+        self._ca_file = ca_file
         self._lock = threading.Lock()
         self._pool: Pool | None = None
         self._warm: WarmChildren | None = None
@@ -85,7 +89,7 @@ class Runner:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Runner:
-        """Build a runner from the settings."""
+        """Build a runner from the settings. Raises ``Invalid`` for a ``ca_file`` that cannot be used."""
         tier = "none" if settings.unsafe_no_sandbox else settings.sandbox_tier
         options = Options(
             zygotes=settings.zygotes or 4 * (os.cpu_count() or 1),
@@ -96,7 +100,10 @@ class Runner:
             reuse_seconds=settings.reuse_seconds,
         )
         return cls(
-            tier=None if tier == "auto" else tier, options=options, private_networks=settings.private_networks
+            tier=None if tier == "auto" else tier,
+            options=options,
+            private_networks=settings.private_networks,
+            ca_file=find_ca_file(settings.ca_file),
         )
 
     @property
@@ -156,7 +163,7 @@ class Runner:
             return _not_started("failed", "Invalid", f"the input cannot be sent to the function: {error}")
         try:
             pool = self._ensure_pool()
-            pool_key = pool_key_of(job)
+            pool_key = pool_key_of(job, self._ca_file)
             warm = self._warm if job.reuse else None
             key = warm_key_of(job, pool_key) if warm else None
             for _ in range(_STARTS):
@@ -204,11 +211,13 @@ class Runner:
         *,
         imports: Sequence[str] = (),
         packages: Sequence[str] = (),
+        modules: Mapping[str, str] | None = None,
     ) -> Signature:
         """Return the signature of function ``name`` in ``source``, found by executing the source in a child.
 
         Errors of the source are never raised: what could not be found out is in ``problems``, and the schema
-        of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``.
+        of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``,
+        ``modules`` as in ``Code``.
         """
         limits = Limits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES
@@ -226,7 +235,9 @@ class Runner:
 
         verdict: Verdict | None = None
         try:
-            first = encode_for_guest(Inspect(source=source, name=name, imports=list(imports)))
+            first = encode_for_guest(
+                Inspect(source=source, name=name, imports=list(imports), modules=dict(modules or {}))
+            )
             # A pool key without packages determines the tier; one whose packages cannot be used would not.
             pool = self._ensure_pool(_INSPECTION_POOL_KEY)
             for _ in range(_STARTS):
@@ -254,6 +265,7 @@ class Runner:
             output_schema=described.output_schema,
             problems=problems,
             import_error=described.import_error and escape_control_characters(described.import_error),
+            unconvertible=[escape_control_characters(text) for text in described.unconvertible],
         )
 
     def _ensure_pool(self, pool_key: PoolKey = _DEFAULT_POOL_KEY) -> Pool:

@@ -84,6 +84,53 @@ def jump(chaos: Chaos) -> None:
         time.sleep(WRONG_SECONDS)
 
 
+def servers_clock(chaos: Chaos) -> None:
+    """Give the database server a clock that the test can set."""
+    try:
+        clock = Skew(_folder(chaos, "server"))
+    except RuntimeError as reason:
+        raise Impossible(str(reason)) from None
+    chaos.notes["clock"] = clock
+    chaos.folder.chmod(0o755)
+    chaos.client.database.close()
+    chaos.postgres.environment = clock.environment
+    chaos.postgres.restart()
+
+
+def in_order(chaos: Chaos, counts: Counts) -> list[str]:
+    """Check that no attempt counts as lost, no process has ended, and stored times did not go back by the hour."""
+    complaints = nothing_lost(chaos, counts)
+    if chaos.deployment.exits:
+        complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
+    if not chaos.lines("the clock of the database server was set back"):
+        complaints.append("no role noticed that the clock was set back")
+    with chaos.database.read() as tx:
+        times = tx.connection.execute(sa.select(event.c.time).order_by(event.c.id)).scalars().all()
+    steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    if steps and min(steps) < -TOLERANCE:
+        complaints.append(f"the time of an event is {-min(steps)} before that of an earlier one")
+    return complaints
+
+
+@fault("pg-clock-back", harms=("postgres",), prepare=servers_clock, expect=in_order)
+def set_back(chaos: Chaos) -> None:
+    """Set the clock of the database server back by an hour: what is due does not wait until it is that late again."""
+    chaos.pause(0, 2)
+    chaos.mark()
+    chaos.notes["clock"].set(-HOUR)
+    time.sleep(WRONG_SECONDS)
+
+
+@fault("pg-clock-jump", harms=("postgres",), prepare=servers_clock, expect=in_order)
+def set_back_and_forward(chaos: Chaos) -> None:
+    """Set the clock of the database server back by an hour, right again, and back again."""
+    for wrong in (-HOUR, 0, -HOUR):
+        chaos.pause(0, 1)
+        chaos.mark()
+        chaos.notes["clock"].set(wrong)
+        time.sleep(WRONG_SECONDS)
+
+
 # Zones with other dates and sizes of the change: Europe, the west of the Americas, and half an hour in the Pacific.
 ZONES = ("Europe/Berlin", "America/Los_Angeles", "Australia/Lord_Howe")
 

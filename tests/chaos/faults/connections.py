@@ -55,6 +55,19 @@ def database_delayed(chaos: Chaos) -> None:
     chaos.proxies["postgres"].heal()
 
 
+@fault("pooler-restart", pooled=True, expect=all_live)
+def pooler_restarted(chaos: Chaos) -> None:
+    """Kill pgbouncer, through which all roles reach the database, and start it again; three times."""
+    assert chaos.pooler is not None
+    for _ in range(3):
+        chaos.pause(0.5, 1.5)
+        chaos.mark()
+        chaos.pooler.kill()
+        chaos.pause(0, 2)
+        chaos.pooler.start()
+        recovered(chaos)
+
+
 def named_right(chaos: Chaos, counts: Counts) -> list[str]:
     """Check that no attempt was lost, and that no role took the broker's fault for one of the database."""
     complaints = nothing_lost(chaos, counts)

@@ -64,25 +64,27 @@ def test_the_broker_decides_whether_it_is_embedded(broker, embedded):
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("MAX_DEPTH", "10001", r"max_depth: it must be at most 10000 \(Longest causal chain, .*\)"),
-    ("MAX_DEPTH", "many", "max_depth: it must be a whole number"),
-    ("DATABASE_URL", "mysql://h/x", "database_url: unknown database 'mysql'; use one of sqlite://, postgresql://"),
+    ("MAX_DEPTH", "10001", r"FUNCTORY_MAX_DEPTH: it must be at most 10000 \(Longest causal chain, .*\)"),
+    ("MAX_DEPTH", "many", "FUNCTORY_MAX_DEPTH: it must be a whole number"),
+    ("DATABASE_URL", "mysql://h/x", "FUNCTORY_DATABASE_URL: unknown database 'mysql'; use one of sqlite://, postgresql://"),
     ("DATABASE_URL", "shop.db", "it is not a URL"),
-    ("BROKER_URL", "kafka://h", "broker_url: unknown broker 'kafka'"),
-    ("NAMESPACE", "My Shop", "namespace: it must have the form"),
-    ("LOG_LEVEL", "loud", "log_level"),
-    ("POLL_SECONDS", "0", "poll_seconds: it must be more than 0"),
+    ("BROKER_URL", "kafka://h", "FUNCTORY_BROKER_URL: unknown broker 'kafka'"),
+    ("NAMESPACE", "My Shop", "FUNCTORY_NAMESPACE: it must have the form"),
+    ("LOG_LEVEL", "loud", "FUNCTORY_LOG_LEVEL"),
+    ("POLL_SECONDS", "0", "FUNCTORY_POLL_SECONDS: it must be more than 0"),
 ])  # fmt: skip
 def test_a_wrong_setting_says_which_and_what_it_takes(monkeypatch, name, value, message):
     monkeypatch.setenv(f"FUNCTORY_{name}", value)
-    with pytest.raises(Invalid, match=f"(?s)wrong settings.*{message}.*try: correct FUNCTORY_<NAME>"):
+    with pytest.raises(
+        Invalid, match=f"(?s)wrong settings.*{message}.*try: correct it in the environment or in"
+    ):
         load_settings()
 
 
 def test_every_wrong_setting_is_reported_at_once(monkeypatch):
     monkeypatch.setenv("FUNCTORY_MAX_DEPTH", "10001")
     monkeypatch.setenv("FUNCTORY_PORT", "-1")
-    with pytest.raises(Invalid, match=r"(?s)max_depth.*\nport|port.*\nmax_depth"):
+    with pytest.raises(Invalid, match=r"(?s)MAX_DEPTH.*\n.*PORT|PORT.*\n.*MAX_DEPTH"):
         load_settings()
 
 
@@ -154,3 +156,55 @@ def test_a_linked_folder_above_is_not_the_home(folder, monkeypatch):
     (folder / "a").mkdir()
     monkeypatch.chdir(folder / "a")
     assert load_settings().home == Path(".functory")
+
+
+@pytest.fixture
+def below(folder, monkeypatch) -> Path:
+    """A folder two levels below, as working folder."""
+    made = folder / "a" / "b"
+    made.mkdir(parents=True)
+    monkeypatch.chdir(made)
+    return made
+
+
+def test_the_nearest_settings_file_above_counts_and_its_paths_are_relative_to_it(folder, below, monkeypatch):
+    (folder / "functory.toml").write_text(
+        'max_depth = 3\nsecret_key_file = "keys"\ndatabase_url = "sqlite:///data.db"\n'
+    )
+    settings = load_settings()
+    assert (settings.max_depth, settings.secret_key_file) == (3, folder / "keys")
+    assert settings.database == f"sqlite:///{folder}/data.db"
+    (folder / "a" / "functory.toml").write_text('max_depth = 4\nhome = "data"\n')
+    settings = load_settings()
+    assert (settings.max_depth, settings.home) == (4, folder / "a" / "data")
+    (below / "functory.toml").write_text('max_depth = 5\nhome = "data"\n')
+    settings = load_settings()
+    assert (settings.max_depth, settings.home) == (5, Path("data"))
+    monkeypatch.setenv("FUNCTORY_CONFIG", str(folder / "functory.toml"))
+    assert load_settings().max_depth == 3, "a file that is named is not searched"
+
+
+def test_the_home_is_in_the_project_of_the_settings_file(folder, below):
+    (folder / ".functory").mkdir()
+    (folder / "a" / "functory.toml").touch()
+    assert load_settings().home == folder / "a" / ".functory", "where a new one is made"
+    (folder / "a" / ".functory").mkdir()
+    assert load_settings().home == folder / "a" / ".functory"
+    (below / ".functory").mkdir()
+    assert load_settings().home == Path(".functory")
+
+
+def test_a_settings_file_that_others_may_have_put_there_is_not_used(folder, below):
+    (folder / "functory.toml").write_text("max_depth = 3\n")
+    folder.chmod(0o1777)
+    assert load_settings().max_depth == 16
+    folder.chmod(0o755)
+    (folder / "functory.toml").rename(folder / "elsewhere.toml")
+    (folder / "functory.toml").symlink_to("elsewhere.toml")
+    assert load_settings().max_depth == 16
+
+
+def test_a_broken_settings_file_above_is_named_with_its_folder(folder, below):
+    (folder / "functory.toml").write_text("max_depth = \n")
+    with pytest.raises(Invalid, match=f"the settings file {folder}/functory.toml cannot be read"):
+        load_settings()

@@ -70,6 +70,28 @@ def test_tests_without_a_server_fail_under_strict(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
+PARTS = """
+from tests.services.missing_servers import leave_out
+from tests.support.thoroughness import LEFT_OUT
+
+def test_a_part(record_property): record_property(LEFT_OUT, "seeds: 3 of 20")
+def test_impossible(): leave_out("no namespaces here")
+"""
+
+
+def test_what_a_test_leaves_out_is_named_and_strict_refuses_what_is_impossible(
+    lonely: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lonely.makepyfile(PARTS)
+    result = lonely.runpytest_subprocess()
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*!!! LEFT OUT !!!*", "seeds: 3 of 20"])
+    monkeypatch.setenv("STRICT", "1")
+    result = lonely.runpytest_subprocess("-k", "test_impossible")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*no namespaces here (STRICT=1 forbids to skip)*"])
+
+
 def test_tests_are_marked_with_the_servers_that_they_use(lonely: pytest.Pytester) -> None:
     result = lonely.runpytest_subprocess("-m", "not postgres")
     result.assert_outcomes(passed=1, skipped=3, deselected=2)

@@ -124,3 +124,11 @@ def test_durations_have_the_unit_that_fits(seconds: float | None, shown: str) ->
 )
 def test_a_shown_url_holds_no_password(url: str, shown: str) -> None:
     assert config.mask_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 matches"), (1, "1 match"), (2, "2 matches"), (1204, "1,204 matches")]
+)
+def test_a_count_has_the_right_noun(number: int, said: str) -> None:
+    assert console.count_of(number, "match", "matches") == said
+    assert console.count_of(1, "event") == "1 event" and console.count_of(2, "event") == "2 events"

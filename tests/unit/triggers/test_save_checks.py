@@ -25,6 +25,7 @@ def function(name: str, parameters: Any = None, **fields: Any) -> dict[str, Any]
     properties = {one.rstrip("?"): schema for one, schema in (parameters or {"event": {}}).items()}
     return {
         "name": name,
+        "number": 1,
         "state": "enabled",
         "parameters": listed,
         "input_schema": json_schema.from_parameters(listed) | {"properties": properties},

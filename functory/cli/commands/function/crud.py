@@ -59,16 +59,30 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 def show(
     name: FunctionReference,
     source: Annotated[bool, typer.Option("--source", help="Print only the source.")] = False,
+    module: Annotated[
+        str | None,
+        typer.Option(help="Print only the text of this module of its own.", show_default=False),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Show source, schemas and dependencies of one version."""
     from functory.cli.output import dependency_tree
+    from functory.engine.errors import NotFound
 
     out = CommandOutput(json=json)
     with session.engine() as engine:
         row = _get(engine, name)
         if source:
             out.text(row["source"].rstrip("\n"))
+            return
+        if module is not None:
+            texts = engine.functions.modules(row["name"], row["number"])
+            if module not in texts:
+                raise NotFound(
+                    f"{row['name']} v{row['number']} has no module {module!r}",
+                    "its modules are " + (", ".join(texts) or "none"),
+                )
+            out.text(texts[module].rstrip("\n"))
             return
         versions = engine.functions.versions(row["name"])
         dependencies = [
@@ -85,6 +99,7 @@ def show(
             json_fields.function(row, source=True)
             | {
                 "dependencies": dependencies,
+                "modules": row["modules"],
                 "missing_secrets": missing,
                 "granted": granted.as_json(),
                 "pending": waiting.as_json(),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,13 @@ def add(
             "--requirement",
             "-r",
             help="Package with allowed versions, such as 'pandas>=2,<3'. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    lib: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of your own modules: those that the function imports are stored with it.",
             show_default=False,
         ),
     ] = None,
@@ -105,6 +113,13 @@ def add(
     retries: Annotated[
         int | None, typer.Option(help="Number of further attempts after a failure.", show_default=False)
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Any other limit: name=value, such as memory_bytes=1GiB or cpu=2m. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     expected_version: Annotated[
         int | None,
         typer.Option(
@@ -142,7 +157,12 @@ def add(
         compensate=compensate,
         timeout=timeout,
         retries=retries,
+        limits=limit,
     )
+    if lib is not None:
+        from functory.engine.functions.source import modules
+
+        fields["modules"] = modules.reachable(text, modules.ModuleFolder(lib))
     with session.engine(create=True) as engine:
         row = function_fields.save(
             engine,

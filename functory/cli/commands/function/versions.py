@@ -38,7 +38,10 @@ def diff(
     from functory.cli.output import version_diff
 
     with session.engine() as engine:
-        before, after = engine.functions.get(name, older), engine.functions.get(name, newer)
+        before, after = (
+            engine.functions.get(name, number) | {"modules": engine.functions.modules(name, number)}
+            for number in (older, newer)
+        )
     lines = version_diff.unified(before, after)
     out = CommandOutput(json=json)
     if json:

@@ -90,10 +90,14 @@ def dry_run(engine: Functory, row: Mapping[str, Any], envelope: Mapping[str, Any
         except FunctoryError as error:
             return answer | {"fires": False, "problem": _error_text(error)}
     if answer["fires"] and row["state"] != "enabled":
-        verb = "promote" if row["state"] == "shadow" else "resume"
+        remedy = (
+            f"functory trigger promote {row['name']}"
+            if row["state"] == "shadow"
+            else f"functory trigger resume {row['name']}"
+        )
         answer |= {
             "fires": False,
-            "problem": f"the trigger is {row['state']}; functory trigger {verb} {row['name']}",
+            "problem": f"the trigger is {row['state']}; {remedy}",
         }
     return answer
 

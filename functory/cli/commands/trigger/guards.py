@@ -16,7 +16,7 @@ import typer
 from functory.cli import session
 from functory.cli.input import values
 from functory.engine.serialization.control_characters import one_line
-from functory.terminal.console import AsJson, CommandOutput
+from functory.terminal.console import AsJson, CommandOutput, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ def resume_suppressed(
     columns = {"trigger": "TRIGGER", "reason": "REASON", "count": "COUNT"}
     if rows:
         out.table(rows, columns, key="trigger", empty="")
-    said = f"{total:,} matches would be resumed" if dry_run else f"{total:,} matches resumed"
+    said = f"{count_of(total, 'match', 'matches')} {'would be resumed' if dry_run else 'resumed'}"
     out.styled((said, ""))
     for one in done.failed:
         out.styled((f"{one['trigger']}, event {one['event_id']}: {one['error']}", "red"))
@@ -128,11 +128,12 @@ def budget(
             audit.append(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
         left = engine.resume_suppressed(root=root_id, reasons=["budget"], dry_run=True).counts.total()
     out = CommandOutput()
-    out.styled((f"root {root_id} may cause {maximum} executions", ""))
+    out.styled((f"root {root_id} may cause {count_of(maximum, 'execution')}", ""))
     if left:
         out.styled(
             (
-                f"{left:,} matches were suppressed; to fire them: functory trigger resume-suppressed --root {root_id}",
+                f"{count_of(left, 'match', 'matches')} suppressed; to fire again: "
+                f"functory trigger resume-suppressed --root {root_id}",
                 "",
             )
         )
@@ -158,7 +159,7 @@ def unhalt() -> None:
     with session.engine() as engine:
         waiting = engine.lineage.open_work()["pending events"]
         engine.switches.release(TRIGGERS, author=engine.author)
-    CommandOutput().styled((f"triggers fire again; {waiting} events were waiting", ""))
+    CommandOutput().styled((f"triggers fire again; {count_of(waiting, 'event')} waited", ""))
 
 
 def suppressed(

@@ -25,13 +25,15 @@ from functory.engine.database.schema.functions import (
     function,
     function_version,
     grant_approval,
+    module,
     resolution,
     secret,
     state,
     version_mark,
+    version_module,
 )
 from functory.engine.database.schema.metadata import metadata
-from functory.engine.database.schema.operations import audit, counter, switch, verification, worker
+from functory.engine.database.schema.operations import audit, clock, counter, switch, verification, worker
 from functory.engine.database.schema.sources import (
     delivery_receipt,
     file_seen,
@@ -58,6 +60,8 @@ __all__ = [
     "metadata",
     "function",
     "function_version",
+    "module",
+    "version_module",
     "activation",
     "version_mark",
     "environment",
@@ -98,4 +102,5 @@ __all__ = [
     "audit",
     "worker",
     "verification",
+    "clock",
 ]

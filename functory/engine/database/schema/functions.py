@@ -61,6 +61,23 @@ function_version = Table(
     UniqueConstraint("function_id", "number"),
 )
 
+# Texts of modules, each stored once for all versions that import it.
+module = Table(
+    "module",
+    metadata,
+    Column("sha256", sa.String(64), primary_key=True),
+    Column("source", Words, nullable=False),
+)
+
+# The modules of one's own that a version imports, by dotted name; shop.__init__ is the package shop.
+version_module = Table(
+    "version_module",
+    metadata,
+    Column("version_id", Id, ForeignKey("function_version.id"), primary_key=True),
+    Column("name", sa.String(200), primary_key=True),
+    Column("sha256", sa.String(64), ForeignKey("module.sha256"), nullable=False),
+)
+
 # Which version was active, from when to when. One row for each change, which is never pruned; the open one is current.
 ACTIVATION_REASONS = ("save", "activate", "promote", "rollback", "force", "restore")
 activation = Table(
@@ -130,7 +147,7 @@ grant_approval = Table(
     Column("id", Id, primary_key=True),
     Column("function", sa.String(200), nullable=False),
     Column("sha256", sa.String(64), nullable=False),
-    Column("kind", sa.String(16), nullable=False),  # secret, host, read, write, permission, subprocess
+    Column("kind", sa.String(16), nullable=False),  # one of functory.engine.access.grants.KINDS
     Column("value", Words, nullable=False),
     Column("author", Words, nullable=False),
     Column("reason", Words, nullable=False),

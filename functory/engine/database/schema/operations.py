@@ -1,4 +1,4 @@
-"""Tables for operations: counters, kill switches, audit log, workers, the last verification."""
+"""Tables for operations: counters, kill switches, audit log, workers, the last verification, the engine's clock."""
 
 from __future__ import annotations
 
@@ -55,4 +55,16 @@ verification = Table(
     Column("count", sa.BigInteger, nullable=False),
     Column("examples", Json, nullable=False),
     Column("time", Instant, nullable=False),
+)
+
+# How far the engine's time is ahead of the server's clock (functory.engine.database.clock_offset). One row.
+clock = Table(
+    "clock",
+    metadata,
+    Column("name", sa.String(16), primary_key=True),
+    # The engine's time when the row was written.
+    Column("reached_at", Instant, nullable=False),
+    # Microseconds that it was ahead when the server's clock showed `since`.
+    Column("ahead", sa.BigInteger, nullable=False),
+    Column("since", Instant, nullable=False),
 )

@@ -177,6 +177,10 @@ class Checks:
         if module.startswith("."):
             message = f"{module} is imported relative to a package, and a stored function is in none"
             self._report("undeclared_import", node, message, module)
+        elif top in self._declared.own_modules:
+            # Its code may use any right of the version.
+            self._usage.imports_packages = True
+            self._usage.undetermined.update(("secrets", "permissions", "dependencies"))
         elif top not in ("functory", "__future__", "__main__") and top not in sys.stdlib_module_names:
             self._usage.imports_packages = True
             if top not in self._declared.modules and not self.names.is_caught(node, _IMPORT_ERRORS):

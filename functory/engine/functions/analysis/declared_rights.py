@@ -25,11 +25,13 @@ _HOST = re.compile(
 class DeclaredRights:
     """The rights that a version declares.
 
-    ``modules`` may be imported. ``names`` are defined before the source runs: each name with its dotted path, for
-    example ``("np", "numpy")``. ``read`` and ``write`` are granted paths, ``hosts`` granted hosts.
+    ``modules`` may be imported; ``own_modules`` belong to the version itself. ``names`` are
+    defined before the source runs: each name with its dotted path, for example ``("np", "numpy")``. ``read`` and
+    ``write`` are granted paths, ``hosts`` granted hosts.
     """
 
     modules: frozenset[str] = frozenset()
+    own_modules: frozenset[str] = frozenset()
     names: tuple[tuple[str, str], ...] = ()
     secrets: frozenset[str] = frozenset()
     dependencies: frozenset[str] = frozenset()
@@ -126,6 +128,7 @@ def declared_rights(content: Mapping[str, Any]) -> DeclaredRights:
     files = grants.get("files") or {}
     return DeclaredRights(
         modules=frozenset(modules),
+        own_modules=frozenset(name.partition(".")[0] for name in content.get("modules") or ()),
         names=tuple(names),
         secrets=frozenset(content.get("secrets") or ()),
         dependencies=frozenset(dependency["name"] for dependency in content.get("dependencies") or ()),

@@ -41,11 +41,3 @@ def finding(error: str | None, content: Mapping[str, Any], packages_known: bool)
 def is_reported(warnings: Iterable[str]) -> bool:
     """Return whether the warnings of a version say that executing its source failed when it was saved."""
     return any(": executing its source failed: " in warning for warning in warnings)
-
-
-def find(findings: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return what the stored findings of a version say about its import; None when it does not fail."""
-    for one in findings:
-        if one["kind"] == KIND:
-            return one["message"].split("\n")[0]
-    return None

@@ -19,6 +19,11 @@ from functory.engine.functions.analysis.checks import Checks
 from functory.engine.functions.analysis.declared_rights import DeclaredRights, declared_rights
 from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Severity
 
+# What a module may do is the same question as for the function; its own calls and names are not.
+_KINDS_OF_MODULES = frozenset(
+    {"undeclared_import", "undeclared_secret", "dynamic_secret", "undeclared_permission", "subprocess"}
+    | {"network", "files"}
+)
 # At most this many findings of one kind are kept, so that a hostile source cannot fill the database.
 MAX_PER_KIND = 20
 
@@ -47,8 +52,10 @@ class Finding:
         return cls(**{name: value[name] for name in cls.__dataclass_fields__})
 
 
-def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
+def analyze(text: str, declared: DeclaredRights | None = None, module: str = "") -> list[Finding]:
     """Return all findings of a source, by line. Executes nothing, and raises for no ``text``.
+
+    With ``module``, the text is the module of that name, and not the source that defines the function.
 
     The first :data:`MAX_PER_KIND` findings of each kind are kept; the last of them gives the number of the others.
     """
@@ -62,8 +69,15 @@ def analyze(text: str, declared: DeclaredRights | None = None) -> list[Finding]:
     seen: set[tuple[str, int, str]] = set()
     for kind, node, what, detail in checks.found:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        if (kind, line, detail) not in seen:
-            seen.add((kind, line, detail))
+        if (kind, line, detail) in seen or (module and kind not in _KINDS_OF_MODULES):
+            continue
+        if module and detail.startswith("."):
+            # Only a module has a package to import from.
+            continue
+        seen.add((kind, line, detail))
+        if module:
+            found.append(finding_of(kind, 0, 0, f"{module}, line {line}: {what}", detail))
+        else:
             found.append(finding_of(kind, line, column, what, detail))
     return _limit_per_kind(
         sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
@@ -75,6 +89,7 @@ class Review:
     """The findings of a content that becomes a version, with everything that they depend on."""
 
     source: str
+    modules: Mapping[str, str]
     declared: DeclaredRights
     findings: tuple[Finding, ...]
 
@@ -82,16 +97,23 @@ class Review:
         return [finding.as_json() for finding in self.findings]
 
 
-def review(content: Mapping[str, Any], earlier: Review | None = None) -> Review:
-    """Return the findings of a content; those of an ``earlier`` review while everything that they depend on is the
-    same.
+def review(
+    content: Mapping[str, Any], earlier: Review | None = None, *, modules: Mapping[str, str] | None = None
+) -> Review:
+    """Return the findings of a content and of the texts of its ``modules``; those of an ``earlier`` review while
+    everything that they depend on is the same.
 
     So the source is analyzed before the transaction, and again inside it only after a concurrent change.
     """
     declared = declared_rights(content)
-    if earlier is not None and (earlier.source, earlier.declared) == (content["source"], declared):
+    texts = dict(modules or {})
+    same = (content["source"], texts, declared)
+    if earlier is not None and (earlier.source, earlier.modules, earlier.declared) == same:
         return earlier
-    return Review(content["source"], declared, tuple(analyze(content["source"], declared)))
+    found = analyze(content["source"], declared)
+    for name, text in texts.items():
+        found += analyze(text, declared, name)
+    return Review(content["source"], texts, declared, tuple(_limit_per_kind(found)))
 
 
 def summary(finding: Mapping[str, Any]) -> str:

@@ -31,6 +31,12 @@ RULES: dict[str, Rule] = {
         "every execution would fail before its first line",
         "mend the source, or declare the missing package in imports=[…]",
     ),
+    "unconvertible_type": Rule(
+        "danger",
+        "an execution gets and returns JSON only",
+        "use text, numbers, lists, objects, times, bytes or the path of a file; a function that only other functions "
+        "call as a dependency may be activated by force",
+    ),
     "undeclared_import": Rule(
         "warning",
         "the environment holds only the declared imports and requirements: this import raises ModuleNotFoundError",

@@ -159,6 +159,9 @@ def _sqlite(
         database.close()
         if target.exists():
             _require_exclusive(target)
+        else:
+            # A log that is left of a deleted file would be applied to the new one.
+            _remove(target)
         archive.sync_folder(target.parent)
         fresh.rename(target)
         archive.sync_folder(target.parent)

@@ -83,7 +83,7 @@ class ScheduleConfig(plugin.SourceConfig):
     @classmethod
     def _json(cls, given: Any) -> Any:
         try:
-            encoded = json_codec.encode(given)
+            encoded = json_codec.encode(json_codec.from_python(given, "data"))
         except Invalid as error:
             raise ValueError(f"the data is not JSON: {error.why or error.what}") from None
         if len(encoded) > MAX_DATA:

@@ -100,6 +100,13 @@ class Confinement:
         # A process that lowers them later only makes a child fail.
         self._ceilings = resource_limits.ceilings()
 
+    def confine_import(self) -> None:
+        """In a thread of the zygote that is to import packages: start no processes and no threads from here on.
+
+        The thread alone is confined, for as long as it lives; the zygote itself must fork afterwards. Tier ``none``
+        has no such filter.
+        """
+
     def fork(self) -> int:
         """os.fork(2), into a new PID namespace where the tier has them: there the child is its first process."""
         return os.fork()
@@ -144,8 +151,12 @@ class _SeccompConfinement(Confinement):
         for profile in (self._zygote_profile, *self._filters):
             self._code(profile)  # made here, a child only finds it
 
+    def confine_import(self) -> None:
+        # As in a child that is used again, it may not lower limits for those that come later.
+        seccomp_filter.load(self._code(self._profile("import", False, reusable=True)), all_threads=False)
+
     def _profile(
-        self, name: Literal["zygote", "child"], signals: bool, *, reusable: bool = False
+        self, name: Literal["zygote", "child", "import"], signals: bool, *, reusable: bool = False
     ) -> seccomp_filter.Profile:
         return seccomp_filter.Profile(
             name=name,

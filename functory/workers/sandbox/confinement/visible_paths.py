@@ -40,13 +40,14 @@ class VisiblePaths(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...]
     """Folders below shared ones that must not be seen."""
     read: tuple[str, ...]
-    """The environment's packages and the granted paths to read."""
+    """The environment's packages, the granted paths to read, and the certificates."""
     write: tuple[str, ...]
 
 
 def find_visible_paths(plan: Plan) -> VisiblePaths:
     """Return the places of this machine that ``plan`` may see; ValueError for a grant that no sandbox can give."""
-    for path in (*plan.read, *plan.write):
+    certificates = (plan.ca_file,) if plan.ca_file else ()
+    for path in (*plan.read, *plan.write, *certificates):
         _check(path)
     prefix = Path(sys.base_prefix)
     libraries = [*_LIBRARIES, str(prefix / "lib"), str(prefix / "lib64")]
@@ -66,7 +67,7 @@ def find_visible_paths(plan: Plan) -> VisiblePaths:
         links=tuple(dict.fromkeys(links)),
         shared=tuple(shared),
         hidden=tuple(sorted(str(found) for folder in shared for found in _packages(Path(folder)))),
-        read=(*plan.packages, *plan.read),
+        read=(*plan.packages, *plan.read, *certificates),
         write=plan.write,
     )
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from functory.engine.serialization.python_values import escape_surrogates, type_name
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import escape_surrogates, preview, type_name
+from functory.workers.sandbox.guest.json_values import preview
 from functory.workers.sandbox.protocol.frames import SpanClosed, SpanError, SpanOpened, pack
 from functory.workers.sandbox.protocol.job import Limits
 

@@ -2,10 +2,14 @@
 
 A thread that reads replies starts with the first request. At most ``MAX_IN_FLIGHT`` requests are sent at once;
 more wait here, so that code may make any number of requests at the same time.
+
+A child that has used up its memory must still report that. So the channel has memory in reserve, and a report
+that was encoded before user code ran.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import queue
 import socket
@@ -13,10 +17,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NoReturn
 
 from functory.workers.sandbox.protocol.frames import (
     MAX_IN_FLIGHT,
+    ErrorInfo,
+    Failed,
     FrameBuffer,
     FromHost,
     Reply,
@@ -26,6 +32,9 @@ from functory.workers.sandbox.protocol.frames import (
 )
 
 _READ_BYTES = 262_144
+# Enough to describe an error with its trace. It is address space only: no page of it is ever written.
+_RESERVE_BYTES = 4 * 1024 * 1024
+_OUT_OF_MEMORY = encode_frame(Failed(kind="code", error=ErrorInfo(type="MemoryError", message="")))
 
 
 class Channel:
@@ -33,6 +42,7 @@ class Channel:
 
     def __init__(self) -> None:
         self._socket: socket.socket
+        self._reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._send_lock = threading.Lock()
         self._lock = threading.Lock()
         self._buffer = FrameBuffer(2**32)
@@ -57,6 +67,19 @@ class Channel:
         """Send the last frame and leave the process at once: nothing that user code left may delay it."""
         try:
             self.send(message)
+        finally:
+            os._exit(0)
+
+    def free_reserve(self) -> None:
+        """Give back the memory that was kept for the report of an error; safe to call twice."""
+        self._reserve.close()
+
+    def report_out_of_memory_and_exit(self) -> NoReturn:
+        """Report that there is no memory left, and leave the process. Needs none itself."""
+        try:
+            self._reserve.close()
+            with self._send_lock:
+                self._socket.sendall(_OUT_OF_MEMORY)
         finally:
             os._exit(0)
 
@@ -99,11 +122,17 @@ class Channel:
             future.set_exception(error)
 
     def _read(self) -> None:
+        try:
+            self._read_messages()
+        except (EOFError, OSError):
+            os._exit(1)
+        except MemoryError:
+            # Replies take the memory of the function. Without this thread it would wait for them for ever.
+            self.report_out_of_memory_and_exit()
+
+    def _read_messages(self) -> None:
         while True:
-            try:
-                message = self._receive()
-            except (EOFError, OSError):
-                os._exit(1)
+            message = self._receive()
             if not isinstance(message, Reply):
                 self._tasks.put(message)
                 continue

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
+from functory.workers.sandbox.guest import hints
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import TooLarge, encode, escape_surrogates
+from functory.workers.sandbox.guest.errors import ERRORS, CallFailed, Invalid, Refused, Unavailable, raised
+from functory.workers.sandbox.guest.json_values import encode
 from functory.workers.sandbox.protocol.frames import (
     Call,
     Emit,
@@ -25,7 +28,6 @@ from functory.workers.sandbox.protocol.frames import (
     Llm,
     LogRecord,
     Reply,
-    ReplyError,
     Request,
     StateDelete,
     StateGet,
@@ -35,61 +37,6 @@ from functory.workers.sandbox.protocol.frames import (
 from functory.workers.sandbox.protocol.job import Job
 
 _LOG_CHARACTERS = 16_000
-
-
-class FunctoryError(Exception):
-    """An error that the engine answered with; the message gives what, why and what to try."""
-
-
-class Invalid(FunctoryError):
-    """The input is not acceptable."""
-
-
-class NotFound(FunctoryError):
-    """The requested object does not exist."""
-
-
-class Refused(FunctoryError):
-    """This execution may not do that."""
-
-
-class Conflict(FunctoryError):
-    """The state does not allow it, for example a stale ``expected_version``."""
-
-
-class Unavailable(FunctoryError):
-    """The engine cannot reach its database or broker."""
-
-
-class WaitTimeout(FunctoryError, TimeoutError):
-    """The wait ended before the executions did; they continue."""
-
-
-class CallFailed(FunctoryError):
-    """A child execution did not succeed: its ``execution_id``, final ``state`` and recorded ``error``."""
-
-    def __init__(
-        self, message: str, *, state: str = "failed", error: dict | None = None, execution_id: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.state = state
-        self.error = error or {}
-        self.execution_id = execution_id
-
-
-_ERRORS = (FunctoryError, Invalid, NotFound, Refused, Conflict, Unavailable, WaitTimeout)
-_BY_KIND = {kind.__name__: kind for kind in _ERRORS}
-
-
-def _raised(error: ReplyError) -> FunctoryError:
-    if error.kind == "ExecutionFailed":
-        return CallFailed(
-            error.message,
-            state=error.state or "failed",
-            error=error.error,
-            execution_id=error.execution_id or "",
-        )
-    return _BY_KIND.get(error.kind, FunctoryError)(error.message)
 
 
 class EngineClient:
@@ -126,25 +73,25 @@ class EngineClient:
             raise Refused(
                 f"this execution has made its {self._calls} requests\n"
                 "each call, emit, secret and state access counts\n"
-                "try: do the work in fewer, larger calls, or raise the function's limit"
+                "try: do the work in fewer, larger calls, or raise calls"
             )
         carried = {name: self._encode(name, value) for name, value in fields.items()}
         return self._channel.request(lambda number: build(id=number, **carried))
 
     def _encode(self, name: str, value: Any) -> Any:
         try:
-            return msgspec.Raw(encode(value, self._limit, strict=True).data)
+            return msgspec.Raw(encode(value, self._limit).data)
         except TooLarge as error:
             raise Invalid(
                 f"{name} is too large to send: {error}\ntry: store it and send a reference"
             ) from None
-        except TypeError as error:
-            raise TypeError(f"{name} cannot be sent: {error}") from None
+        except NotSerializable as error:
+            raise NotSerializable(f"{name} cannot be sent: {error}") from None
 
     @staticmethod
     def _value(reply: Reply) -> Any:
         if reply.error is not None:
-            raise _raised(reply.error)
+            raise raised(reply.error)
         return reply.value
 
 
@@ -305,6 +252,13 @@ class Execution:
         return f"<Execution {self.id} of {self.function}@{self.version}, attempt {self.attempt}>"
 
 
+class Naive:
+    """``Naive[datetime]``: the hint of a time without an offset."""
+
+    def __getitem__(self, kind: Any) -> Any:
+        return Annotated[kind, hints.library().Meta(tz=False)]
+
+
 def make_module(job: Job, engine: EngineClient) -> ModuleType:
     """Build the module ``functory`` for one execution."""
 
@@ -359,11 +313,15 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
     contents = (call, acall, submit, gather, emit, secret, llm, progress, register_function, register_trigger)
     for function in contents:
         setattr(module, function.__name__, function)
-    for kind in (*_ERRORS, CallFailed, Submitted):
+    for kind in (*ERRORS, CallFailed, NotSerializable, Submitted):
         kind.__module__ = module.__name__
         setattr(module, kind.__name__, kind)
     module.__dict__.update(
-        log=log, state=State(engine), functions=StoredFunctions(engine), execution=engine.execution
+        log=log,
+        state=State(engine),
+        functions=StoredFunctions(engine),
+        execution=engine.execution,
+        Naive=Naive(),
     )
     return module
 

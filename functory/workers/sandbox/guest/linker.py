@@ -13,11 +13,12 @@ import inspect
 import linecache
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from functory.workers.sandbox.guest.call_recorder import CallRecorder
+from functory.workers.sandbox.guest.own_modules import OwnModules
 from functory.workers.sandbox.guest.tracebacks import file_name
 from functory.workers.sandbox.protocol.job import Code
 
@@ -49,7 +50,7 @@ class Linker:
 
     def _load(self, code: Code) -> Callable:
         names = {name: self._dependency(name, key) for name, key in code.dependencies.items()}
-        namespace = execute(code.source, code.key, code.imports, names)
+        namespace = execute(code.source, code.key, code.imports, names, code.modules)
         function = namespace.get(code.name)
         if not callable(function):
             raise NameError(f"the source of {code.key} does not define a function {code.name!r}")
@@ -104,8 +105,16 @@ class Linker:
         return value
 
 
-def execute(source: str, key: str, imports: Sequence[str], names: dict[str, Any]) -> dict[str, Any]:
+def execute(
+    source: str,
+    key: str,
+    imports: Sequence[str],
+    names: dict[str, Any],
+    modules: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Execute source as the module ``key`` with ``names`` there from the start; returns its namespace.
+
+    It may import its own ``modules``, which no other source can.
 
     The module is registered, and its lines too, as dataclasses, pickle and tracebacks expect.
     """
@@ -115,6 +124,8 @@ def execute(source: str, key: str, imports: Sequence[str], names: dict[str, Any]
     sys.modules[key] = module
     namespace = module.__dict__
     namespace.update(names, __file__=file)
+    if modules:
+        OwnModules(key, modules).bind(namespace)
     for text in imports:
         import_into(namespace, text, file)
     exec(compile(source, file, "exec", flags=_FLAGS, dont_inherit=True), namespace)  # noqa: S102 - this is the child

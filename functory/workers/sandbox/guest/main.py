@@ -19,14 +19,16 @@ from typing import Any, NoReturn, TextIO
 
 import msgspec
 
+from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
 from functory.workers.sandbox.confinement.confine import Confinement
-from functory.workers.sandbox.guest import descriptors, functory_module, network, tracebacks
+from functory.workers.sandbox.guest import descriptors, functory_module, network, refusals, tracebacks
 from functory.workers.sandbox.guest.arguments import bind
 from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.file_audit import FileAudit
 from functory.workers.sandbox.guest.http_clients import HttpClients
-from functory.workers.sandbox.guest.json_values import TooLarge, encode
+from functory.workers.sandbox.guest.input_conversion import InvalidInput, converter_of
+from functory.workers.sandbox.guest.json_values import encode
 from functory.workers.sandbox.guest.linker import Linker
 from functory.workers.sandbox.protocol.frames import (
     ErrorInfo,
@@ -46,11 +48,13 @@ _READ_BYTES = 65_536
 _EMPTY_JOB = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
 
 _describe: Callable[[Inspect, Channel], Any] | None = None
+_confined = True
 
 
 def load(plan: Plan) -> None:
     """Load what children need and cannot reach later; called in the zygote before it is confined."""
-    global _describe
+    global _describe, _confined
+    _confined = plan.tier != "none"
     if plan.inspecting:
         from functory.workers.sandbox.guest import signature
 
@@ -89,7 +93,7 @@ class Guest:
 
     def warm_up(self) -> None:
         """Run a small function several times: all children then have the objects that Python makes at a first use."""
-        code = Code(name="rehearsal", version=0, source="def rehearsal(n):\n    return [n]")
+        code = Code(name="rehearsal", version=0, source="def rehearsal(n: int):\n    return [n]")
         start = Start(
             job=msgspec.structs.replace(_EMPTY_JOB, entry=code.key, codes={code.key: code}, input={"n": 1})
         )
@@ -143,6 +147,8 @@ class Guest:
                 if not fork.bounds.reusable:
                     self._channel.send_and_exit(last)
                 self._channel.send(last)
+        except MemoryError:
+            self._channel.report_out_of_memory_and_exit()
         finally:
             os._exit(1)
 
@@ -155,10 +161,23 @@ class Guest:
                 raise TypeError(f"{type(task).__name__} is no task")
             return _describe(task, self._channel)
         except BaseException as error:
+            if isinstance(error, MemoryError):
+                self._channel.free_reserve()
             try:
-                return Failed(kind="code", error=tracebacks.describe(error))
+                return Failed(kind="code", error=self._describe_error(error, task))
+            except MemoryError:
+                raise
             except BaseException:
                 return Failed(kind="code", error=_plain(error))
+
+    @staticmethod
+    def _describe_error(error: BaseException, task: FromHost) -> ErrorInfo:
+        info = tracebacks.describe(error)
+        if isinstance(task, Start) and _confined:
+            reason = refusals.explanation(error, info.message, task.job.grants)
+            if reason:
+                return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")
+        return info
 
     def _execute(self, job: Job) -> Finished | Failed:
         descriptors.reseed(job.seed)
@@ -176,22 +195,27 @@ class Guest:
 
 def _run(job: Job, linker: Linker, recorder: CallRecorder) -> Finished | Failed:
     function = linker.function(job.entry)
-    args, kwargs = bind(function, job.input)
+    try:
+        given = converter_of(function).convert(job.input)
+    except InvalidInput as error:
+        message = f"the input does not fit the types of {job.function}: {error}"
+        return Failed(kind="input", error=ErrorInfo(type="InvalidInput", message=escape_surrogates(message)))
+    args, kwargs = bind(function, given)
     value = function(*args, **kwargs)
     if inspect.isawaitable(value):
         value = asyncio.run(_wait_for(value))
     warnings = []
     if recorder.skipped:
         warnings.append(f"{recorder.skipped} calls after the first {job.limits.spans} were not recorded")
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        warnings.append("it returned a generator, whose body has not run: return a list of its values")
     try:
         carried = encode(value, job.limits.result_bytes)
     except TooLarge as error:
         message = f"its result is too large: {error}\ntry: store it and return a reference"
         return Failed(kind="output", error=ErrorInfo(type="OutputTooLarge", message=message))
-    kind = "repr" if carried.replaced else "json"
-    return Finished(value=msgspec.Raw(carried.data), kind=kind, warnings=warnings + carried.warnings)
+    except NotSerializable as error:
+        message = f"its result has no JSON form: {error}\ntry: return text, numbers, lists, objects and times"
+        return Failed(kind="result", error=ErrorInfo(type="NotSerializable", message=message))
+    return Finished(value=msgspec.Raw(carried.data), warnings=warnings + carried.warnings)
 
 
 async def _wait_for(value: Any) -> Any:

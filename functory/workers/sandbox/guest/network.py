@@ -16,6 +16,7 @@ import errno
 import os
 import socket
 import threading
+from collections import deque
 
 import msgspec
 
@@ -23,7 +24,10 @@ from functory.workers.sandbox.guest import sockets
 from functory.workers.sandbox.protocol.connect import MAX_CONNECT_SECONDS, Answer, Connect
 
 _ANSWER_BYTES = 4096
+_REFUSALS_KEPT = 100
 
+# The messages of refused connections, the latest last: a client may hide them in an error of its own.
+_refusals: deque[str] = deque(maxlen=_REFUSALS_KEPT)
 
 # Made here: it looks types up in modules that are hidden from user code later.
 _answer_decoder = msgspec.msgpack.Decoder(Answer)
@@ -46,6 +50,13 @@ class BrokerEndpoint:
 
     def connect(self, host: str, port: int, timeout: float) -> int:
         """Return a descriptor of the connection; raises the OSError of a failed connect, or gaierror."""
+        try:
+            return self._connect(host, port, timeout)
+        except PermissionError as error:
+            _refusals.append(str(error.strerror))
+            raise
+
+    def _connect(self, host: str, port: int, timeout: float) -> int:
         if self._socket is None:
             raise PermissionError(
                 errno.EACCES,
@@ -106,6 +117,12 @@ class BrokerEndpoint:
         """Close the socket in a process that user code forked: two readers would take each other's answers."""
         self._socket = None
         self._lock = threading.Condition()
+
+
+def refusal_of(error: OSError) -> str:
+    """Return the message of a refused connection: the host and port, and what to declare. Empty for other errors."""
+    text = str(error.strerror)
+    return text if isinstance(error, PermissionError) and text in _refusals else ""
 
 
 def install(fd: int | None) -> None:

@@ -1,8 +1,8 @@
 """Inspects a function in a child: its signature and hints as JSON Schema.
 
 Names, order and requiredness come from the syntax alone and are sent first, so that they are known even if
-the source never finishes executing. Then the source is executed, the hints are evaluated and pydantic makes
-schemas of them; a hint that fails costs only its parameter the schema, and is reported.
+the source never finishes executing. Then the source is executed, the hints are evaluated and schemas are made
+of them; a hint that fails costs only its parameter the schema, and is reported.
 """
 
 from __future__ import annotations
@@ -11,50 +11,43 @@ import __future__
 import ast
 import inspect
 import sys
-import typing
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
-from pydantic import TypeAdapter
-
-from functory.workers.sandbox.guest import functory_module
+from functory.engine.serialization.python_values import escape_surrogates
+from functory.workers.sandbox.guest import functory_module, hints
 from functory.workers.sandbox.guest.channel import Channel
-from functory.workers.sandbox.guest.json_values import escape_surrogates, to_json_value
+from functory.workers.sandbox.guest.json_values import to_json_value
 from functory.workers.sandbox.guest.linker import execute
+from functory.workers.sandbox.guest.schemas import SchemaBuilder, default_of
 from functory.workers.sandbox.protocol.frames import Described, Inspect, pack
 from functory.workers.sandbox.protocol.job import Job
 
-_DEFAULT_BYTES = 4096
 _SCHEMA_BYTES = 900_000  # below what the runner accepts
-_RETURN = "return"
 # Errors of what only a real run has: grants, its own limits, an engine that answers.
 _WITHHELD = (OSError, MemoryError, functory_module.Unavailable)
-_Mode = Literal["validation", "serialization"]
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SAMPLE = """
 import dataclasses, datetime, decimal, enum, pathlib, typing, uuid
-import pydantic
 class Colour(enum.Enum): RED = 1
 @dataclasses.dataclass
 class Point:
     x: int
 class Row(typing.TypedDict):
     name: str
-class Model(pydantic.BaseModel):
     at: datetime.datetime
     price: decimal.Decimal
     where: pathlib.Path
     id: uuid.UUID
-    link: pydantic.HttpUrl
-def sample(a: Colour, b: Point, c: Row, d: Model, e: typing.Literal["x"] = "x") -> list[dict[str, int | None]]: ...
+def sample(a: Colour, b: Point, c: Row, e: typing.Literal["x"] = "x") -> list[dict[str, int | None]]: ...
 """
-# A decorated function is stored without the imports of its file; the usual names of hints still work.
-_TYPING = {name: getattr(typing, name) for name in typing.__all__}
 
 
 def warm_up() -> None:
-    """Make schemas of all common types once, so that nothing of pydantic is left to be loaded later."""
+    """Make schemas of all common types once, so that nothing is left to be loaded later."""
     namespace = execute(_SAMPLE, "sample@0", (), {})
-    _schemas(namespace["sample"], {**_TYPING, **namespace}, [])
+    _schemas(namespace["sample"], namespace, [])
     del sys.modules["sample@0"]
 
 
@@ -74,7 +67,7 @@ def describe(task: Inspect, channel: Channel) -> Described:
         no_execution, functory_module.InspectionEngineClient(channel, no_execution)
     )
     try:
-        namespace = execute(task.source, key, task.imports, {})
+        namespace = execute(task.source, key, task.imports, {}, task.modules)
         function = inspect.unwrap(namespace[task.name])
         inspect.signature(function)
     except BaseException as error:
@@ -84,18 +77,23 @@ def describe(task: Inspect, channel: Channel) -> Described:
             failed = _error_text(error)
         namespace = vars(sys.modules[key]) if key in sys.modules else {}
         function = stub
-    schemas, definitions = _schemas(function, {**_TYPING, **namespace}, problems)
-    output = schemas.pop(_RETURN, None)
-    found = {**_object(function, schemas), **definitions}
-    return (
-        _answer(found, output, problems, failed)
-        if _fits(found, output)
-        else _answer(plain, None, [*problems, f"{task.name}: its schema is not JSON or too large"], failed)
-    )
+    made = _schemas(function, namespace, problems)
+    found = {
+        **_object(function, made.parameters),
+        **({"$defs": made.definitions} if made.definitions else {}),
+    }
+    if not _fits(found, made.output):
+        found, made.output = plain, None
+        problems.append(f"{task.name}: its schema is not JSON or too large")
+    return _answer(found, made.output, problems, failed, made.unconvertible)
 
 
 def _answer(
-    found: dict[str, Any], output: dict[str, Any] | None, problems: list[str], failed: str | None = None
+    found: dict[str, Any],
+    output: dict[str, Any] | None,
+    problems: list[str],
+    failed: str | None = None,
+    unconvertible: Sequence[str] = (),
 ) -> Described:
     texts = [escape_surrogates(text)[:2000] for text in problems[:100]]
     return Described(
@@ -104,12 +102,13 @@ def _answer(
         problems=texts,
         final=True,
         import_error=escape_surrogates(failed)[:2000] if failed else None,
+        unconvertible=[escape_surrogates(text)[:2000] for text in unconvertible[:20]],
     )
 
 
 def _fits(*schemas: Any) -> bool:
     try:
-        carried, _, _ = to_json_value(list(schemas), _SCHEMA_BYTES, strict=True)
+        carried, _ = to_json_value(list(schemas), _SCHEMA_BYTES)
         return len(pack(carried)) <= _SCHEMA_BYTES
     except Exception:
         return False
@@ -150,7 +149,7 @@ def _object(function: Callable, schemas: dict[str, dict[str, Any]]) -> dict[str,
             if parameter.default is inspect.Parameter.empty:
                 required.append(name)
             elif parameter.default is not ...:
-                properties[name] = {**schema, **_default(parameter.default)}
+                properties[name] = {**schema, **default_of(parameter.default)}
     return {
         "type": "object",
         "properties": properties,
@@ -159,45 +158,70 @@ def _object(function: Callable, schemas: dict[str, dict[str, Any]]) -> dict[str,
     }
 
 
-def _default(value: Any) -> dict[str, Any]:
-    try:
-        return {"default": to_json_value(value, _DEFAULT_BYTES, strict=True)[0]}
-    except Exception:
-        return {}
+@dataclass
+class _Schemas:
+    """The schemas of parameters and of the result, and the parts that have none."""
+
+    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    definitions: dict[str, Any] = field(default_factory=dict)
+    output: dict[str, Any] | None = None
+    unconvertible: list[str] = field(default_factory=list)
 
 
-def _schemas(
-    function: Callable, names: dict[str, Any], problems: list[str]
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Build the schemas by parameter name (``return`` for the result), and the definitions that they share."""
-    adapters: list[tuple[str, _Mode, TypeAdapter]] = []
-    schemas: dict[str, dict[str, Any]] = {}
-    parameters = inspect.signature(function).parameters
-    hints = {name: parameter.annotation for name, parameter in parameters.items()}
-    hints[_RETURN] = inspect.signature(function).return_annotation
-    for name, hint in hints.items():
-        if hint is inspect.Signature.empty:
-            continue
-        mode: _Mode = "serialization" if name == _RETURN else "validation"
+def _schemas(function: Callable, module: dict[str, Any], problems: list[str]) -> _Schemas:
+    """Make the schemas of a function's hints; ``problems`` gets the hints that have none."""
+    names = hints.namespace(module)
+    signature = inspect.signature(function)
+    made = _Schemas()
+    inputs = SchemaBuilder("validation")
+
+    def add(what: str, hint: Any, builder: SchemaBuilder) -> tuple[dict[str, Any] | None, str | None]:
+        """Return the schema of a hint, or the reason why a type has no JSON form."""
         try:
-            adapter = TypeAdapter(_evaluated(hint, names))
-            schemas[name] = adapter.json_schema(mode=mode)
+            resolved = hints.resolve(hint, names)
+            if builder is not inputs and (resolved is NoReturn or hints.is_generator(resolved)):
+                return None, None
+            evaluated = hints.substituted(resolved)
+            reason = hints.problem(evaluated)
+            if reason is None:
+                return builder.schema(evaluated), None
         except Exception as error:
-            what = "what it returns" if name == _RETURN else f"parameter {name!r}"
             problems.append(f"{what}: the hint {_shown(hint)} has no JSON Schema: {_error_text(error)}")
-        else:
-            if name != _RETURN:
-                adapters.append((name, mode, adapter))
-    made, shared = TypeAdapter.json_schemas(adapters)
-    schemas.update({name: schema for (name, _), schema in made.items()})
-    return schemas, shared
+            return None, None
+        problems.append(f"{what}: {reason}")
+        return None, reason if hints.is_type(resolved) else None
+
+    for name, parameter in signature.parameters.items():
+        if parameter.annotation is inspect.Parameter.empty:
+            continue
+        what = f"parameter {name!r}"
+        schema, reason = add(what, parameter.annotation, inputs)
+        if reason is not None and _is_required(parameter):
+            made.unconvertible.append(f"{what}: {reason}")
+        elif reason is not None:
+            # An execution may leave it out, and give nothing else.
+            schema = {"description": reason, **_only(parameter)}
+        if schema is not None:
+            made.parameters[name] = schema
+    made.definitions = inputs.definitions
+    if signature.return_annotation is not inspect.Signature.empty:
+        outputs = SchemaBuilder("serialization")
+        schema, reason = add("what it returns", signature.return_annotation, outputs)
+        if schema is not None:
+            made.output = {**schema, **({"$defs": outputs.definitions} if outputs.definitions else {})}
+        if reason is not None:
+            made.unconvertible.append(f"what it returns: {reason}")
+    return made
 
 
-def _evaluated(hint: Any, names: dict[str, Any]) -> Any:
-    def holder() -> None: ...
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.kind not in _STARRED and parameter.default is inspect.Parameter.empty
 
-    holder.__annotations__ = {"hint": hint}
-    return typing.get_type_hints(holder, globalns=names, include_extras=True)["hint"]
+
+def _only(parameter: inspect.Parameter) -> dict[str, Any]:
+    """Return the schema of a parameter that an execution must leave out: its default is the same, where JSON has it."""
+    default = default_of(parameter.default) if parameter.kind not in _STARRED else {}
+    return {"enum": [default["default"]]} if default else {"not": {}}
 
 
 def _shown(hint: Any) -> str:

@@ -6,18 +6,18 @@ import re
 import traceback
 from pathlib import Path
 
-from functory.workers.sandbox.guest.json_values import escape_surrogates, type_name
+from functory.engine.serialization.python_values import escape_surrogates, type_name
 from functory.workers.sandbox.protocol.frames import CodeFrame, ErrorInfo
 
 _OWN_FOLDER = str(Path(__file__).parents[1])
-_FILE = re.compile(r"<functory:(.+)@(\d+)>")
+_FILE = re.compile(r"<functory:(.+)@(\d+)(?:/(.+))?>")
 _CHARACTERS = 60_000
 _FRAMES = 100  # of each end of a trace: a recursion's middle repeats itself
 
 
-def file_name(key: str) -> str:
-    """Return the file name of code ``name@version`` in tracebacks."""
-    return f"<functory:{key}>"
+def file_name(key: str, module: str = "") -> str:
+    """Return the file name of code ``name@version``, or of one of its modules, in tracebacks."""
+    return f"<functory:{key}/{module.replace('.', '/')}.py>" if module else f"<functory:{key}>"
 
 
 def describe(error: BaseException) -> ErrorInfo:
@@ -74,6 +74,7 @@ def _frames(trace: traceback.TracebackException, error: BaseException) -> list[C
                 CodeFrame(
                     function=match[1],
                     version=int(match[2]),
+                    module=match[3] or "",
                     line=number or 0,
                     code=escape_surrogates(text or "")[:2000],
                 )

@@ -13,7 +13,7 @@ lose the last report). When the control socket closes, the worker is gone: the z
 exits.
 
 It runs one thread, so that forking is safe, and never runs the code of functions; the packages that it
-imports are foreign code, so it is confined before.
+imports (``preload``) are foreign code, so it is confined before.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 
 import msgspec
 
 from functory.workers.sandbox.confinement import confine, resource_limits, scratch
-from functory.workers.sandbox.guest import descriptors
+from functory.workers.sandbox.guest import descriptors, preload
 from functory.workers.sandbox.guest import main as guest_main
 from functory.workers.sandbox.protocol.plan import (
     ENDED,
@@ -177,7 +176,7 @@ class Zygote:
         if self._plan.tier != "none":
             return
         for round_ in range(_SWEEP_ROUNDS):
-            orphans = [pid for pid in _own_children() if pid not in self._children]
+            orphans = [pid for pid in preload.own_children() if pid not in self._children]
             if not orphans:
                 return
             if round_:
@@ -191,16 +190,6 @@ class Zygote:
     def _forget(self, fd: int) -> None:
         if self._by_fd.pop(fd, None) is not None:
             self._poll.unregister(fd)
-
-
-def _own_children() -> list[int]:
-    """Return the pids of this process's children (proc(5), ``/proc/pid/task/tid/children``); none where it is
-    absent."""
-    own = os.getpid()
-    try:
-        return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 def _plan(control: socket.socket) -> Plan | None:
@@ -217,44 +206,6 @@ def _move_above_child_fds(fd: int) -> int:
     while fd < _LOWEST_OWN_FD:
         fd = os.dup(fd)
     return fd
-
-
-def _preload(names: tuple[str, ...]) -> None:
-    """Import packages once for all children. A package that fails is imported again by the child, which reports it."""
-    for name in names:
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(name)
-
-
-def _end_processes(confined: confine.Confinement) -> None:
-    """End the processes that an import has started, and theirs: orphans of a dead one are found in the next round."""
-    for _ in range(_SWEEP_ROUNDS):
-        pids = _own_children()
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                handle = os.pidfd_open(pid)
-                try:
-                    confined.kill(pid, handle)
-                finally:
-                    os.close(handle)
-        for pid in pids:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-    raise RuntimeError("its packages keep starting processes while they are imported")
-
-
-def _refuse_processes() -> None:
-    """Refuse to serve after an import that has started processes: where they cannot be seen, they cannot be ended.
-
-    The init process ends them, and their own, with this one.
-    """
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return
-    raise RuntimeError("its packages start processes while they are imported, which tier C cannot end")
 
 
 def main(control_fd: int, base: str, paths: list[str]) -> None:
@@ -287,11 +238,11 @@ def main(control_fd: int, base: str, paths: list[str]) -> None:
             if plan.preload:
                 # Foreign code: it gets what the function that names it may have, and nothing of it goes on.
                 resource_limits.limit_memory(plan.memory_bytes)
-                _preload(plan.preload)
+                preload.import_packages(plan.preload, confined)
                 if plan.tier == "C":
-                    _refuse_processes()
+                    preload.refuse_processes()
                 else:
-                    _end_processes(confined)
+                    preload.end_processes(confined)
             prepared = guest_main.Guest()
             prepared.warm_up()
         except Exception as error:

@@ -184,17 +184,15 @@ class RunEgress:
                 request, host, "too many connections", why, "close those that are done", errno.EMFILE
             )
         else:
-            # A host that only "*" covers must be public, whatever else the operator lists.
-            private = () if all(grant.is_any_host for grant in granted) else self._private
-            connection = asyncio.create_task(self._carry(request, host, private))
+            connection = asyncio.create_task(self._carry(request, host, granted))
             self._connections.add(connection)
             connection.add_done_callback(self._connections.discard)
 
-    async def _carry(self, request: Connect, host: str, private: tuple[addresses.Network, ...]) -> None:
+    async def _carry(self, request: Connect, host: str, granted: Sequence[host_grants.HostGrant]) -> None:
         """Serve one connection from its request to its end. It counts until its sockets are closed."""
         sockets: list[socket.socket] = []
         try:
-            if (remote := await self._connect(request, host, private)) is not None:
+            if (remote := await self._connect(request, host, granted)) is not None:
                 sockets.append(remote)
                 await self._relay(request, host, remote, sockets)
         except Exception:
@@ -208,9 +206,12 @@ class RunEgress:
                 self._event_loop.close(sock)
 
     async def _connect(
-        self, request: Connect, host: str, private: tuple[addresses.Network, ...]
+        self, request: Connect, host: str, granted: Sequence[host_grants.HostGrant]
     ) -> socket.socket | None:
         """Resolve the name once, and connect to the permitted ones of its addresses; None after a refusal."""
+        # A host that only "*" covers must be public, whatever else the operator lists.
+        by_name = not all(grant.is_any_host for grant in granted)
+        private = self._private if by_name else ()
         try:
             async with asyncio.timeout(request.timeout):
                 if host_grants.is_address(host):
@@ -232,7 +233,11 @@ class RunEgress:
         except OSError as error:
             self._fail(request, host, error.errno or errno.EHOSTUNREACH)
         else:
-            why = "it leads to an address that is not public"
+            # Where any host is granted, a function could ask for the addresses of all names inside.
+            leads_to = "an address that is not public"
+            if by_name:
+                leads_to = f"{', '.join(found[:_ADDRESSES])}, {leads_to}"
+            why = f"{host} leads to {leads_to}"
             try_ = "ask the operator to list its network in private_networks, and grant the host by name"
             self._refuse(request, host, "not public", why, try_)
         return None

@@ -18,6 +18,8 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of an import by the zygote: those of the function that names it. 0 where it imports nothing."""
     trust_domain: str = ""
     hosts: tuple[str, ...] = ()
+    ca_file: str = ""
+    """The certificate authorities that clients trust instead of the machine's; empty without a granted host."""
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     subprocess: bool = False
@@ -31,6 +33,7 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
             packages=self.packages,
             preload=self.preload,
             memory_bytes=self.memory_bytes,
+            ca_file=self.ca_file,
             read=self.read,
             write=self.write,
             subprocess=self.subprocess,
@@ -40,7 +43,7 @@ class PoolKey(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def pool_key_of(job: Job) -> PoolKey:
+def pool_key_of(job: Job, ca_file: str = "") -> PoolKey:
     """Return the pool key of the zygotes that may run ``job``."""
     grants = job.grants
     return PoolKey(
@@ -50,6 +53,7 @@ def pool_key_of(job: Job) -> PoolKey:
         cpu_seconds=job.limits.cpu_seconds if job.preload else 0.0,
         trust_domain=job.trust_domain,
         hosts=grants.hosts,
+        ca_file=ca_file if grants.hosts else "",
         read=grants.read,
         write=grants.write,
         subprocess=grants.subprocess,

@@ -24,7 +24,7 @@ class WarmKey(NamedTuple):
     """Properties that make two executions the same to a warm child: the exact code, its grants, its limits."""
 
     entry: str
-    codes: frozenset[tuple[str, str]]
+    codes: frozenset[tuple[str, str, frozenset[tuple[str, str]]]]
     pool_key: PoolKey
     bounds: Bounds
 
@@ -99,5 +99,7 @@ class WarmChildren:
 
 def warm_key_of(job: Job, pool_key: PoolKey) -> WarmKey:
     """Build the key of a job."""
-    codes = frozenset((name, code.source) for name, code in job.codes.items())
+    codes = frozenset(
+        (name, code.source, frozenset(code.modules.items())) for name, code in job.codes.items()
+    )
     return WarmKey(job.entry, codes, pool_key, job.limits.bounds(reusable=True))

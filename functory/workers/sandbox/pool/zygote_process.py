@@ -24,6 +24,7 @@ import msgspec
 
 from functory.engine import private_files
 from functory.engine.errors import Unavailable
+from functory.workers import certificates
 from functory.workers.sandbox.confinement import scratch, user_ids
 from functory.workers.sandbox.confinement.cgroups import Cgroup
 from functory.workers.sandbox.confinement.resource_usage import ResourceUsage
@@ -35,8 +36,9 @@ _SEND_SECONDS = 10.0  # a zygote that takes no 100-byte message within this time
 _DEATH_SECONDS = 5.0
 _USAGE_CHECK_SECONDS = 0.05
 _OWN_CPU_SECONDS = 1.0
-# While packages are imported: the init process, the zygote, and the process that starts it in a PID namespace.
-STARTING_TASKS = 3
+# While packages are imported: the init process, the zygote, its thread for them, and the process that starts the
+# zygote in a PID namespace.
+STARTING_TASKS = 4
 _ANSWER_BYTES = 65_536
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 _PREFIX = "functory-run-"
@@ -89,23 +91,16 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-def _paths(inspecting: bool) -> list[str]:
-    """Return the folders of Functory, msgspec and, for inspections, pydantic, each once."""
-    packages = [msgspec]
-    if inspecting:
-        import annotated_types
-        import pydantic
-        import pydantic_core
-        import typing_extensions
-        import typing_inspection
+def _paths() -> list[str]:
+    """Return the folders of Functory and msgspec, each once."""
+    return list(dict.fromkeys([_ROOT, str(Path(msgspec.__file__ or "").resolve().parents[1])]))
 
-        packages += [pydantic, pydantic_core, typing_inspection, annotated_types]
-        files = [typing_extensions.__file__]
-    else:
-        files = []
-    folders = [str(Path(package.__file__ or "").resolve().parents[1]) for package in packages]
-    folders += [str(Path(file).resolve().parent) for file in files]
-    return list(dict.fromkeys([_ROOT, *folders]))
+
+def _environment(pool_key: PoolKey) -> dict[str, str]:
+    """Return the environment of a zygote, which its children inherit."""
+    # Packages are imported by a second thread. With an arena of its own it would reserve 64 MiB of address space.
+    memory = {"MALLOC_ARENA_MAX": "1"} if pool_key.preload else {}
+    return _ENVIRONMENT | memory | certificates.variables(pool_key.ca_file)
 
 
 class ZygoteProcess:
@@ -136,9 +131,9 @@ class ZygoteProcess:
             python = os.path.realpath(sys.executable)
             argv = [python, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT, str(fd), self.base]
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and constants
-                [*argv, *_paths(pool_key.inspecting)],
+                [*argv, *_paths()],
                 pass_fds=[fd],
-                env=_ENVIRONMENT,
+                env=_environment(pool_key),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from functory.workers.sandbox.protocol.job import Job, Limits, ResultKind
+from functory.workers.sandbox.protocol.job import Job, Limits
 
 MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
@@ -151,11 +151,14 @@ class SpanClosed(_Frame, tag="span_closed"):
     offset: Seconds
 
 
-class CodeFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class CodeFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """A line of a version, or of its ``module`` (``shop/money.py``)."""
+
     function: Name
     version: int
     line: int
     code: Annotated[str, Meta(max_length=8192)]
+    module: Annotated[str, Meta(max_length=512)] = ""
 
 
 class ErrorInfo(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -167,14 +170,15 @@ class ErrorInfo(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class Finished(_Frame, tag="finished"):
     value: Any
-    kind: ResultKind
     warnings: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)]
 
 
 class Failed(_Frame, tag="failed"):
-    """``setup`` means that no user code ran; ``code`` that it raised; ``output`` that its result is large."""
+    """``setup``: no user code ran; ``input``: its arguments do not fit its hints; ``code``: it raised; ``output``: its
+    result is too large; ``result``: its result has no JSON form.
+    """
 
-    kind: Literal["setup", "code", "output"]
+    kind: Literal["setup", "input", "code", "output", "result"]
     error: ErrorInfo
 
 
@@ -186,6 +190,7 @@ class Described(_Frame, tag="described"):
     problems: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=200)]
     final: bool
     import_error: Annotated[str, Meta(max_length=2048)] | None = None
+    unconvertible: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)] = []
 
 
 class Start(_Frame, tag="start"):
@@ -196,6 +201,7 @@ class Inspect(_Frame, tag="inspect"):
     source: str
     name: str
     imports: list[str]
+    modules: dict[str, str] = {}
 
 
 class ReplyError(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

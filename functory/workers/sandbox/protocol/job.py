@@ -18,21 +18,23 @@ Status = Literal[
     "failed",
     "timed_out",
     "out_of_memory",
+    "invalid_input",
     "output_too_large",
+    "not_serializable",
     "scratch_full",
     "protocol_error",
     "crashed",
     "sandbox_error",
     "killed",
 ]
-ResultKind = Literal["json", "repr"]
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One immutable version of a function, with the exact versions that its bare names mean.
 
     ``dependencies`` maps a bare name to a key ``name@version`` of ``Job.codes``. ``imports`` are import
-    statements (``"json"``, ``"numpy as np"``, ``"from os import path"``) done in its namespace first.
+    statements (``"json"``, ``"numpy as np"``, ``"from os import path"``) done in its namespace first. ``modules`` are
+    the texts of its own modules by dotted name (``shop.money``, ``shop.__init__``).
     """
 
     name: str
@@ -42,6 +44,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dependencies: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    modules: dict[str, str] = {}
 
     @property
     def key(self) -> str:
@@ -181,7 +184,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status
     result: Any = None
-    result_kind: ResultKind = "json"
     warnings: list[str] = []
     error: dict[str, Any] | None = None
     signal: int | None = None
@@ -202,3 +204,5 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str] = []
     # Why executing the source failed, with the error's type first; None when it did not, or for want of a right.
     import_error: str | None = None
+    # Parameters and results whose hints have no JSON form.
+    unconvertible: list[str] = []

@@ -32,6 +32,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     """Granted paths: absolute, and there when the zygote starts."""
+    ca_file: str = ""
+    """A file of certificate authorities that children may read; empty where they use the machine's."""
     subprocess: bool = False
     network: bool = False
     """Children are given a socket to the broker of granted hosts, as descriptor 4."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -132,11 +133,19 @@ class RequestHandler:
             yield self._refusal(request.id, error), True
         except Exception:
             # An error inside the engine belongs in its log, not in the hands of function code.
-            _log.exception(
-                "host function failed", execution_id=self._job.execution_id, request=type(request).__name__
+            _log.error(
+                "host function failed",
+                execution_id=self._job.execution_id,
+                request=type(request).__name__,
+                exception=self._without_secrets(traceback.format_exc()),
             )
             error = FunctoryError("the engine could not answer: an error of its own")
             yield self._refusal(request.id, error), True
+
+    def _without_secrets(self, text: str) -> str:
+        """Return the text as output of the function: it may quote what the function has sent."""
+        output = self._host.output_filter()
+        return output.feed(text) + output.close()
 
     def _parts(self, request: Gather) -> Iterator[tuple[bytes, bool]]:
         """Yield the results of children in frames of about ``_PART_BYTES``, so that few are in memory at a time."""

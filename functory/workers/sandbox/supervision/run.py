@@ -36,7 +36,13 @@ from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
 
-_FAILURES: dict[str, Status] = {"code": "failed", "output": "output_too_large", "setup": "sandbox_error"}
+_FAILURES: dict[str, Status] = {
+    "setup": "sandbox_error",
+    "input": "invalid_input",
+    "code": "failed",
+    "output": "output_too_large",
+    "result": "not_serializable",
+}
 
 
 class Run:
@@ -93,7 +99,6 @@ class Run:
         if isinstance(self._last, Finished) and verdict.status == "succeeded":
             fields = {
                 "result": self._last.value,
-                "result_kind": self._last.kind,
                 "warnings": [escape_control_characters(text) for text in self._last.warnings],
             }
         elif isinstance(self._last, Failed):

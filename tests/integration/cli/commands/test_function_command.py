@@ -157,3 +157,37 @@ def test_the_command_that_dev_suggests_works(shell: Shell) -> None:
     with Functory(Settings(home=shell.folder / "home")) as engine:
         suggested = next_command_hint(engine).removeprefix("Try:  functory ")
     assert shell.out(*suggested.split(), "--no-wait")
+
+
+def test_a_function_is_saved_with_the_modules_of_a_folder(shell: Shell) -> None:
+    (shell.folder / "lib" / "shop").mkdir(parents=True)
+    (shell.folder / "lib" / "shop" / "money.py").write_text("PRICE = 3\n")
+    (shell.folder / "price.py").write_text("from shop.money import PRICE\ndef price():\n    return PRICE\n")
+    assert "No module named 'shop'" in shell.run("function", "add", "price.py", status=1).stderr
+    shell.run("function", "add", "price.py", "--lib", "lib")
+    assert shell.out("run", "price").split()[0] == "3"
+    assert shell.json("function", "show", "price")["modules"].keys() == {"shop.money"}
+    assert shell.out("function", "show", "price", "--module", "shop.money") == "PRICE = 3"
+    assert (
+        "its modules are shop.money"
+        in shell.run("function", "show", "price", "--module", "x", status=3).stderr
+    )
+    (shell.folder / "lib" / "shop" / "money.py").write_text("PRICE = 4\n")
+    shell.run("function", "add", "price.py", "--lib", "lib")
+    changed = shell.out("function", "diff", "price", "2", "3")
+    assert "-PRICE = 3" in changed and "+PRICE = 4" in changed
+
+
+def test_limits_are_set_by_name_and_each_of_them_once(shell: Shell) -> None:
+    add(shell, source(1), "--timeout", "5", "--limit", "memory_bytes=1GiB", "--limit", "cpu=2m")
+    limits = {"timeout": 5, "memory_bytes": 2**30, "cpu": 120}
+    assert shell.json("function", "show", "work")["limits"] == limits
+    add(shell, source(2), "--limit", "cpu=30")
+    assert shell.json("function", "show", "work")["limits"] == limits | {"cpu": 30}
+    refused = add(shell, source(3), "--retries", "2", "--limit", "retries=7", status=2)
+    assert "the limit retries is given twice" in refused.stderr
+
+
+def test_a_value_that_is_none_of_the_choices_is_said_in_plain_words(shell: Shell) -> None:
+    refused = shell.run("pack", "import", "chef", str(shell.folder), status=2)
+    assert refused.stderr.startswith("error: invalid value for 'system': 'chef' is not one of 'stackstorm'")

@@ -1,45 +1,150 @@
 """Text from outside on the terminal: no command prints what a terminal would obey, and no line of it can be forged."""
 
+from __future__ import annotations
+
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from functory.cli import session
-from functory.cli.application import app
+from functory.cli import application, command_index, session
 from functory.client import Functory
 from functory.engine.serialization.control_characters import CONTINUATION
 from functory.terminal import console
+from tests.support.world import embedded
 
 pytest_plugins = ["tests.support.world"]
 
 EVIL = "a\x1b[2Jb\x9bc\u202ed\u2066e\u200bf\ufeffg"
 FORGED = "+0.001 stderr forged"
+LINES = f"{EVIL}\n{FORGED}\n"
+# A name of a file or a subject, which may not hold control characters, or holds no newline.
+NAME = EVIL.replace("\x1b", "").replace("\x9b", "")
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+# Run in this order on data in which every text is hostile; {…} are ids of it. The last ones change or delete it.
+COMMANDS = """
+event list | event show {event} | event show {event} --json | event why {event} | event tail -n 50
+execution list | execution show {execution} | execution logs {execution} | execution spans {execution}
+execution tree {execution} | execution why {execution} | execution wait {execution}
+function list | function show hostile | function versions hostile | function diff hostile 1 2 | function deps hostile
+function history hostile | run echo --input-json {input} | function run hostile --input-json {input}
+trigger list | trigger show on-hostile | trigger versions on-hostile | trigger graph | trigger debug on-hostile
+trigger test on-hostile --event {event} | trigger backtest on-hostile --since 1h | trigger suppressed
+trigger suppressed --events | trigger vectors {vectors}
+schedule list | schedule show nightly | schedule next nightly | schedule ticks nightly
+watch list | watch show inbox | watch files inbox | webhook list | webhook show hook
+source list | source show file inbox | state get hostile {key} | grant list | pack import stackstorm {pack} --dry-run
+status | verify --patience 1h | doctor
+event emit hostile --data {data} --subject {name} --wait
+state set hostile {key} {value} | state delete hostile {key}
+execution replay {execution} | execution retry {execution} | execution cancel {execution}
+execution compensate {execution}
+trigger pause on-hostile --note {value} | trigger resume on-hostile | trigger replay on-hostile {event}
+function mark hostile@1 bad --reason {value} | function activate hostile@1 | function rollback hostile
+grant allow hostile@2 host a.org --reason {value} | grant revoke hostile@2 host a.org --reason {value}
+function add {source} | source pause file inbox --note {value}
+"""
+# They print one value as JSON.
+VALUES = ("event show {event} --json", "state get hostile {key}", "run echo --input-json {input}")
+REASONS = {
+    "names, versions and numbers, which are checked when they are stored": """
+        function delete, function disable, trigger add, trigger budget, trigger delete, trigger halt, trigger
+        promote, trigger resume-suppressed, trigger unhalt, event release, secret delete, secret list, secret
+        set, secret retire-keys, secret rotate-key, schedule add, schedule backfill, schedule delete, schedule
+        pause, schedule resume, schedule trigger, watch add, watch delete, watch pause, watch rescan, watch
+        resume, watch table, webhook add, webhook delete, webhook pause, webhook resume, source add, source
+        delete, source resume, db backup, db prune, db restore, db status, db upgrade""",
+    "the same code as another command, in an editor of the user": "function edit",
+    "its own texts, and the settings of the caller": "config, demo, source kinds",
+    "the answer of the caller's own server": "webhook test",
+    "what uv says, which is cleaned before it is stored": """
+        environment build, environment list, environment prune, environment show""",
+    "a log, which has tests of its own, and the feed of events": "server, router, worker, scheduler, watcher, dev",
+}  # fmt: skip
+
+
+def leaf_commands() -> Iterator[str]:
+    for entry in command_index.entries():
+        command: Any = application.load_command(entry)
+        verbs = getattr(command, "commands", None)
+        yield from (f"{entry.name} {verb}" for verb in verbs) if verbs else (entry.name,)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Iterator[tuple[Functory, dict[str, str]]]:
+    """An engine with hostile texts wherever a text may be stored, and the values of the commands' arguments."""
+    inbox, pack = tmp_path / "inbox", tmp_path / "pack"
+    (inbox / "below").mkdir(parents=True)
+    (inbox / (NAME + "\n" + FORGED)).write_text("x")
+    (pack / "actions").mkdir(parents=True)
+    (pack / "pack.yaml").write_text(json.dumps({"ref": "evil", "name": LINES, "version": LINES}))
+    (pack / "actions" / "a.yaml").write_text(
+        json.dumps({"name": LINES, "runner_type": LINES, "entry_point": LINES})
+    )
+    (pack / (NAME + "\n" + FORGED + ".yaml")).write_text("{")
+    source = tmp_path / "wrong.py"
+    # Not even Python.
+    source.write_text(f"def wrong():\n    return missing({EVIL!r})\n    '''{EVIL}'''\nx y {EVIL}\n")
+    vectors = tmp_path / "vectors.json"
+    case = {"id": LINES, "pattern": {"a": [LINES]}, "event": {"a": 1}, "match": True}
+    vectors.write_text(json.dumps({"cases": [case], "invalid": []}))
+    with embedded(tmp_path / "home") as engine:
+        engine.functions.save("def helper(x):\n    return x\n")
+        engine.functions.save("def echo(x):\n    return [x, {x: x}]\n")
+        body = (
+            f"def hostile(x):\n    '''{EVIL}'''\n    import sys\n    from functory import log\n"
+            f"    log({LINES!r})\n    print({EVIL!r})\n    helper({LINES!r})\n    raise ValueError({LINES!r})\n"
+        )
+        fields: dict[str, Any] = {
+            "metadata": {"note": LINES, "description": LINES},
+            "dependencies": ["helper"],
+        }
+        engine.functions.save(
+            body.replace("import sys\n", f"import os  # {EVIL}\n"), name="hostile", author=LINES, **fields
+        )
+        engine.functions.save(body, name="hostile", author=LINES, **fields)
+        engine.functions.mark("hostile", 1, "good", reason=LINES, author=LINES)
+        engine.grant_approvals.allow("hostile", 2, "host", "b.org", reason=LINES, author=LINES)
+        engine.start()
+        engine.register_trigger(
+            "on-hostile", on={"type": ["hostile"], "data": {"value": [{"anything-but": [LINES + "x"]}]}},
+            function="hostile", input={"x": "{{ event.data.value }}"},
+        )  # fmt: skip
+        engine.register_trigger(
+            "fails", on={"type": ["hostile"]}, function="hostile", input={"x": "{{ event.data.none }}"}
+        )
+        engine.sources.save("file", "inbox", {"path": str(inbox), "initial": "events"}, author=LINES)
+        engine.schedules.save("nightly", cron="0 3 * * *", data={"x": LINES})
+        engine.sources.save(
+            "webhook", "hook", {"auth": {"type": "none", "allow_unauthenticated": True}}, author=LINES
+        )
+        for kind, name in (("file", "inbox"), ("schedule", "nightly"), ("webhook", "hook")):
+            engine.sources.pause(kind, name, note=LINES, author=LINES)
+            engine.sources.resume(kind, name, author=LINES)
+        engine.state.set("hostile", NAME, {"x": LINES, LINES: 1})
+        event = engine.emit("hostile", {"value": LINES, LINES: LINES}, subject=NAME)
+        engine.settle(60)
+        (row,) = engine.executions.list(function="hostile")
+        yield engine, {
+            "event": event, "execution": row["id"], "input": json.dumps({"x": LINES}),
+            "data": json.dumps({"value": LINES}), "key": NAME,
+            "value": LINES, "name": NAME, "pack": str(pack), "source": str(source), "vectors": str(vectors),
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_no_command_prints_what_a_terminal_obeys(
-    engine: Functory, terminal: bool, monkeypatch: pytest.MonkeyPatch
+    hostile: tuple[Functory, dict[str, str]],
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    evil = f"{EVIL}\n{FORGED}\n"
-    engine.functions.save("def helper(x):\n    return x\n")
-    engine.functions.save(
-        f"def hostile(x):\n    '''{EVIL}'''\n    import sys\n    from functory import log\n"
-        f"    log({evil!r})\n    print({EVIL!r})\n    helper({evil!r})\n    raise ValueError({evil!r})\n",
-        name="hostile",
-        metadata={"note": evil},
-        dependencies=["helper"],
-    )
-    engine.start()
-    engine.register_trigger(
-        "on-hostile", on={"type": ["hostile"]}, function="hostile", input={"x": "{{ event.data.value }}"}
-    )
-    id_ = engine.emit("hostile", {"value": evil}, subject=evil.replace("\x1b", "").replace("\x9b", ""))
-    engine.settle(60)
-    (row,) = engine.executions.list(function="hostile")
+    engine, values = hostile
     plain = console.CommandOutput.__init__
 
     def made(out: console.CommandOutput, **given: bool) -> None:
@@ -47,23 +152,39 @@ def test_no_command_prints_what_a_terminal_obeys(
         out.is_terminal = terminal
 
     monkeypatch.setattr(console.CommandOutput, "__init__", made)
-    commands = [
-        ["event", "list"], ["event", "show", id_], ["event", "show", id_, "--json"], ["execution", "list"],
-        ["execution", "show", row["id"]], ["execution", "logs", row["id"]], ["execution", "spans", row["id"]],
-        ["execution", "tree", row["id"]], ["execution", "why", row["id"]], ["function", "list"],
-        ["function", "show", "hostile"], ["function", "versions", "hostile"], ["trigger", "list"],
-        ["trigger", "show", "on-hostile"], ["trigger", "graph"], ["status"],
-    ]  # fmt: skip
-    for command in commands:
+    wrong, said, silent = [], {}, []
+    for spelled in filter(None, map(str.strip, re.split(r"[|\n]", COMMANDS))):
+        command = [part.format_map(values) if part.startswith("{") else part for part in spelled.split()]
         with session.sharing(engine):
-            done = CliRunner().invoke(app, command)
-        if "--json" in command and not terminal:
-            assert json.loads(done.output)["data"]["value"] == evil
-            continue
-        shown = COLOURS.sub("", done.output)
-        assert not HARMFUL.search(shown), (command, HARMFUL.findall(shown))
-        for line in shown.split("\n"):
-            assert not line.startswith(FORGED), (command, line)
-    with session.sharing(engine):
-        logs = CliRunner().invoke(app, ["execution", "logs", row["id"]]).output
-    assert CONTINUATION + FORGED in COLOURS.sub("", logs)
+            application.run(command)
+        captured = capsys.readouterr()
+        said[spelled] = captured.out
+        silent += [] if captured.out or captured.err else [spelled]
+        for part, text in (("stdout", captured.out), ("stderr", captured.err)):
+            if "Traceback (most" in text and "this is a defect" in text:
+                wrong.append((spelled, part, text[-500:]))
+            if part == "stdout" and not terminal and spelled in VALUES:
+                # A program gets the value as it is stored.
+                assert json.dumps(LINES)[1:-1] in json.dumps(json.loads(text))
+                continue
+            shown = COLOURS.sub("", text)
+            wrong += [(spelled, part, found) for found in HARMFUL.findall(shown)]
+            wrong += [(spelled, part, line) for line in shown.split("\n") if line.startswith(FORGED)]
+    assert wrong == []
+    # In a pipe an empty table is no line.
+    assert silent == ([] if terminal else ["schedule ticks nightly"])
+    assert CONTINUATION + FORGED in COLOURS.sub("", said["execution logs {execution}"])
+    # The texts were there to be printed.
+    assert all(
+        "forged" in said[one]
+        for one in ("event show {event}", "execution show {execution}", "function show hostile")
+    )
+
+
+def test_every_command_is_tried_or_has_a_reason() -> None:
+    tried = {" ".join(words.split()[:2]) for words in re.split(r"[|\n]", COMMANDS) if words.strip()}
+    reasons = [" ".join(name.split()) for names in REASONS.values() for name in names.split(",")]
+    commands = set(leaf_commands())
+    tried = {name if name in commands else name.split()[0] for name in tried}
+    assert len(reasons) == len(set(reasons)) and not tried & set(reasons)
+    assert tried | set(reasons) == commands

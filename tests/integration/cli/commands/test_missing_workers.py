@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,9 @@ def test_a_worker_whose_process_has_ended_is_not_alive(world: World, monkeypatch
     mine = worker_registry.new_id("a")
     dead = mine.replace(f":{os.getpid()}:", f":{ended.pid}:")
     elsewhere = f"another-machine:{ended.pid}:a"
-    for id_ in (mine, dead, elsewhere, "unknown"):
+    # In another container, which shares the name of its host and not its processes.
+    beside = f"{socket.gethostname()}:{ended.pid}:00000000a"
+    for id_ in (mine, dead, elsewhere, beside, "unknown"):
         worker_registry.record_heartbeat(world.database, id_, 1, "none")
     found = {row["id"] for row in worker_registry.alive(world.database, 30)}
-    assert found == {mine, elsewhere, "unknown"}
+    assert found == {mine, elsewhere, beside, "unknown"}

@@ -87,4 +87,4 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(shell: Shell,
 @pytest.mark.parametrize("url", ["", "redis://h:bad/0", "amqp://a:s3/cret@h//"])
 def test_a_broker_that_cannot_be_read_is_refused_too(shell: Shell, url: str) -> None:
     shell.environment["FUNCTORY_BROKER_URL"] = url
-    assert "broker_url" in failed(shell, "doctor")
+    assert "BROKER_URL" in failed(shell, "doctor")

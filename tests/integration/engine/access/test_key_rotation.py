@@ -173,7 +173,7 @@ def test_the_commands_rotate_and_retire_and_doctor_says_what_is_left(tmp_path):
     shell.run("secret", "set", "API_KEY", stdin="hunter2-hunter2")
     key = (tmp_path / "home" / "secret.key").read_text().strip()
     said = shell.out("secret", "rotate-key")
-    assert said.endswith("1 secrets are sealed anew")
+    assert said.endswith("1 secret sealed anew")
     assert key not in said
     assert findings() == ["ok"]
     refused = shell.run("secret", "retire-keys", "--yes", status=None)

@@ -59,7 +59,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url):
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(Unavailable, match="unable to open database file"):
+    with pytest.raises(Unavailable, match="there is no folder"):
         Database(f"sqlite:///{tmp_path}/file/functory.db").ping()
 
 

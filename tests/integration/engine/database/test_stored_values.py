@@ -57,9 +57,7 @@ def test_any_json_value_survives_wherever_it_is_stored(world):
 NOT_JSON = [
     float("nan"),
     float("inf"),
-    {1: 2},
-    {1, 2},
-    b"bytes",
+    {(1, 2): 3},
     object(),
     nested(300),
     nested(5000),

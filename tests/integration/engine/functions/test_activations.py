@@ -203,9 +203,11 @@ def test_what_older_code_activated_is_completed(world: World) -> None:
 def failing(error: str | None) -> Callable[..., Any]:
     """An inspection that reports this error of executing the source."""
 
-    def inspect(source: str, name: str, *, packages: Any = ()) -> Any:
+    def inspect(source: str, name: str, *, packages: Any = (), modules: Any = None) -> Any:
         problems = [f"{name}: executing its source failed: {error}"] if error else []
-        return SimpleNamespace(input_schema={}, output_schema=None, problems=problems, import_error=error)
+        return SimpleNamespace(
+            input_schema={}, output_schema=None, problems=problems, import_error=error, unconvertible=[]
+        )
 
     return inspect
 
@@ -247,6 +249,53 @@ def test_a_first_version_that_fails_its_import_says_so_when_it_is_called(world: 
     mended = Functions(world.database, failing(None), world.settings).save(text)
     assert (mended["active"], mended["inactive_reason"]) == (mended["number"], None)
     assert world.start("work")["state"] == "queued"
+
+
+def formless(*reported: str) -> Callable[..., Any]:
+    """An inspection that reports hints without a JSON form."""
+
+    def inspect(source: str, name: str, *, packages: Any = (), modules: Any = None) -> Any:
+        return SimpleNamespace(
+            input_schema={},
+            output_schema=None,
+            problems=list(reported),
+            import_error=None,
+            unconvertible=reported,
+        )
+
+    return inspect
+
+
+LOCK = "parameter 'lock': a Lock has no JSON form"
+
+
+def test_a_version_with_a_hint_without_a_json_form_is_saved_and_not_active(world: World) -> None:
+    save(world, 1)
+    odd = Functions(world.database, formless(LOCK), world.settings)
+    text = "import threading\ndef work(lock: threading.Lock):\n    return 2\n"
+    row = odd.save(text)
+    assert (row["number"], row["active"], row["findings"][0]["kind"]) == (2, 1, "unconvertible_type")
+    assert row["inactive_reason"] == f"work v2 cannot run as an execution: {LOCK}"
+    assert odd.save(text)["created"] is False
+    with pytest.raises(Conflict, match=r"(?s)cannot run as an execution.*a Lock has no JSON form.*--force"):
+        world.functions.activate("work", 2)
+    assert odd.save(text, force=True)["active"] == 2
+    assert world.functions.history("work")[0]["reason"] == "force"
+
+
+@pytest.mark.parametrize(
+    ("reported", "declared"),
+    [
+        (LOCK, {"input_parameters": [{"name": "lock"}]}),
+        ("what it returns: a Lock has no JSON form", {"output_parameters": {"type": "object"}}),
+    ],
+)
+def test_a_declared_schema_takes_the_place_of_a_hint_without_a_json_form(
+    world: World, reported: str, declared: dict[str, Any]
+) -> None:
+    odd = Functions(world.database, formless(reported), world.settings)
+    row = odd.save("def work(lock):\n    return 2\n", **declared)
+    assert (row["active"], row["inactive_reason"]) == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_embedded_all_that_is_declared_takes_effect(world):
 def test_on_servers_files_and_programs_wait(served):
     served.function("work", **ALL)
     has, waiting = served.grant_approvals.effective_and_pending(served.functions.get("work"))
-    assert waiting == Grants(read=("/data/in",), write=("/data/out",), subprocess=True)
+    assert waiting == Grants(read=("/data/in",), write=("/data/out",), preload=("numpy",), subprocess=True)
     assert claimed(served).grants == has == waiting.missing(EVERYTHING)
 
 
@@ -120,6 +120,25 @@ def test_a_version_that_lacked_its_packages_is_read_again(world):
     assert version["environment_error"] is None
     assert environment(None, "the index was away") == ("the index was away", None)
     assert environment("k" * 64, None) == (None, "k" * 64)
+
+
+def test_a_preload_waits_on_servers_and_disturbs_no_execution(served):
+    row = served.function("work", imports=["numpy as np", "from PIL import Image", "json"])
+    _, waiting = served.grant_approvals.effective_and_pending(row)
+    assert waiting == Grants(preload=("PIL", "numpy"))
+    assert grants.warnings("work", 1, waiting)[1] == (
+        "preload numpy waits for an operator (until then each execution imports it itself, which takes longer): "
+        'functory grant allow work@1 preload numpy --reason "…"'
+    )
+    claim = claimed(served)
+    assert (claim.grants, list(claim.grant_warnings)) == (NOTHING, [])
+    served.grant_approvals.allow("work", 1, "preload", "numpy", reason="it takes a second")
+    assert claimed(served).grants == Grants(preload=("numpy",))
+
+
+def test_imports_that_were_found_in_the_source_are_no_preloads(world):
+    world.functions.save("import numpy\ndef work(): ...\n")
+    assert claimed(world).grants == NOTHING
 
 
 # What operators allow and take back.
@@ -226,6 +245,7 @@ def test_grants_are_listed_with_where_they_come_from(served):
         ("host", "api.example.com"): ("author", "ada", None),
         ("read", "/data/in"): ("operator", "bob", "the daily files"),
         ("write", "/data/out"): ("pending", "ada", None),
+        ("preload", "numpy"): ("pending", "ada", None),
         ("subprocess", ""): ("pending", "ada", None),
         ("host", "b.example.com"): ("operator", "bob", "asked for"),
     }
@@ -256,6 +276,8 @@ def test_grants_are_listed_with_where_they_come_from(served):
         (("work", 1, "write", "/usr/lib"), Invalid, "cannot be granted"),
         (("work", 1, "read", 5), Invalid, "it must be a text"),
         (("work", 1, "subprocess", "/bin/sh"), Invalid, "has no value"),
+        (("work", 1, "preload", "numpy as np"), Invalid, "is not the name of a module"),
+        (("work", 1, "preload", "json"), Invalid, "json needs no grant"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, tuple) else "",
 )

@@ -3,6 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
+from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.database import counters, schema
 from functory.engine.errors import FunctoryError, NotFound, Refused
 from functory.engine.executions.retry_or_dead import AttemptResult
@@ -150,6 +151,18 @@ def test_what_only_waits_cannot_be_passed_on(served):
     assert row["warnings"] == [
         'subprocess waits for an operator: functory grant allow child@1 subprocess --reason "…"'
     ]
+
+
+def test_code_may_save_what_imports_packages_and_none_of_them_is_imported_ahead(world):
+    host = inside(world)
+    row = host.functions("save", {"source": "def child(): ...\n", "imports": ["numpy"]})
+    assert (row["number"], row["warnings"]) == (1, [])
+    assert claimed(world, "child").grants == NOTHING
+    world.grant_approvals.allow("child", 1, "preload", "numpy", reason="it takes a second")
+    assert claimed(world, "child").grants == Grants(preload=("numpy",))
+    # Its version stays one that code may change.
+    assert host.functions("update", {"name": "child", "changes": {"metadata": {"n": 1}}})["number"] == 2
+    assert host.functions("activate", {"name": "child", "version": 1})["active"] == 1
 
 
 def test_code_cannot_change_the_source_of_what_has_more(world):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import structlog
 from prometheus_client import generate_latest
 
 from functory.engine.database import schema
+from functory.engine.functions.state import State
+from functory.engine.maintenance.backup import pg_dump
 from functory.engine.telemetry import metrics
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
@@ -98,19 +101,22 @@ SOURCE = lines(
     "def noted(text): return text",
 )  # fmt: skip
 
+# Each spelling is the text, the note and the type of one error of a chain; the text of the last one has all of them.
 FAILING = lines(
     IMPORTS,
     "from functory import secret",
     "class Wrong(Exception): pass",
-    "def fail(name, number):",
+    "def fail(name):",
     "    whole = secret(name)",
     f"    s = eval({TAKEN!r}[name], {{**globals(), 's': whole}})",
-    f"    text = eval(list({SPELLINGS!r}.values())[number], {{**globals(), 's': s}})",
-    "    try:",
-    "        raise KeyError(whole)",
-    "    except KeyError as error:",
+    f"    texts = [eval(e, {{**globals(), 's': s}}) for e in {SPELLINGS!r}.values()]",
+    "    last = KeyError(whole)",
+    "    for text in texts:",
+    "        error = type(text[:60].strip() or 'Wrong', (Wrong,), {})(text)",
     "        error.add_note('note: ' + text)",
-    "        raise type(text[:60].strip() or 'Wrong', (Wrong,), {})(text) from error",
+    "        error.__cause__ = last",
+    "        last = error",
+    "    raise Wrong('\\n'.join(texts)) from last",
 )
 
 
@@ -146,6 +152,27 @@ def found_in(texts: list[str], secret: str) -> set[tuple[str, str]]:
                 if text[at : at + length] in PIECES[secret]:
                     found.add((text[at : at + length], text[max(0, at - 40) : at + 60]))
     return found
+
+
+def dumps(world: World) -> list[tuple[str, bytes]]:
+    """Everything that is stored, as an attacker or a backup would copy it: the files, or a dump by pg_dump."""
+    if world.dialect == "sqlite":
+        files = sorted(Path(world.url.removeprefix("sqlite:///")).parent.glob("*.db*"))
+        # What was written last is in the log of the database.
+        assert any(file.name.endswith("-wal") for file in files), files
+        return [("the files", b"".join(file.read_bytes() for file in files))]
+    program, _ = pg_dump.find("pg_dump", 0)
+    content = bytearray()
+    pg_dump.dump(world.database, program, ["--format=plain"], content.extend)
+    return [("pg_dump", bytes(content))]
+
+
+def binary_values(dump: bytes) -> list[str]:
+    """The values that a dump writes as hexadecimal digits."""
+    return [
+        bytes.fromhex(found[1].decode()).decode("latin-1")
+        for found in re.finditer(rb"\\\\x((?:[0-9a-f]{2})+)", dump)
+    ]
 
 
 def _run(world: World, executor: Executor, function: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -184,10 +211,10 @@ def test_no_spelling_of_a_secret_reaches_a_row_a_metric_or_a_log(
         row["result"]["refused"],
         row["result"]["of"] * 7,
     )
-    for number in range(0, len(SPELLINGS), 12):
-        failed = _run(world, executor, "fail", {"name": secret, "number": number})
-        assert failed["state"] == "failed"
-        assert "***" in failed["error"]["message"] + failed["error"]["traceback"], failed["error"]
+    failed = _run(world, executor, "fail", {"name": secret})
+    assert (failed["state"], failed["error"]["type"]) == ("failed", "Wrong")
+    for part in ("message", "traceback"):
+        assert failed["error"][part].count("***") >= len(SPELLINGS) / 2, failed["error"][part]
 
     for table in schema.metadata.sorted_tables:
         for stored in world.rows(table):
@@ -196,9 +223,9 @@ def test_no_spelling_of_a_secret_reaches_a_row_a_metric_or_a_log(
     assert found_in([generate_latest(metrics.registry).decode()], secret) == set()
     out, err = capfd.readouterr()
     assert found_in([out, err, caplog.text], secret) == set()
-    if world.dialect == "sqlite":
-        for file in Path(world.url.removeprefix("sqlite:///")).parent.glob("*.db*"):
-            assert found_in([file.read_bytes().decode("utf-8", "replace")], secret) == set(), file
+    for name, content in dumps(world):
+        assert len(content) > 100_000 and b"glued to others" in content, name
+        assert found_in([content.decode("utf-8", "replace"), *binary_values(content)], secret) == set(), name
 
 
 def test_what_was_replaced_in_an_event_is_said_in_the_log(world: World, executor: Executor) -> None:
@@ -244,3 +271,50 @@ def test_a_secret_is_removed_before_output_is_cut_into_rows(world: World, execut
     row = _run(world, executor, "cut", {})
     stored = "".join(line["text"] for line in world.rows(schema.log, schema.log.c.execution_id == row["id"]))
     assert stored == "x" * 16_379 + "***y"
+
+
+def test_a_defect_of_the_worker_tells_no_secret(
+    world: World, executor: Executor, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The text of an error inside of the worker quotes what it was working on."""
+
+    def broken(claim: Any, outcome: Any, redact: Any) -> Any:
+        raise ValueError(f"cannot be stored: {outcome.result!r}")
+
+    monkeypatch.setattr("functory.workers.execution.executor.attempt_result", broken)
+    world.secrets.set("TOKEN", SECRETS["TOKEN"])
+    world.functions.save(
+        "def tell():\n    from functory import secret\n    return secret('TOKEN')\n",
+        secrets=["TOKEN"],
+        limits={"retries": 0},
+    )
+    row = _run(world, executor, "tell", {})
+    assert row["error"]["message"].startswith("cannot be stored: ") and "***" in row["error"]["message"]
+    out, err = capfd.readouterr()
+    assert "execution failed by a defect of the worker" in out + err
+    assert "in broken" in out + err
+    for table in schema.metadata.sorted_tables:
+        assert found_in(list(strings([dict(stored) for stored in world.rows(table)])), "TOKEN") == set(), (
+            table.name
+        )
+    assert found_in([out, err], "TOKEN") == set()
+
+
+def test_a_defect_of_a_request_tells_no_secret(
+    world: World, executor: Executor, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(state: Any, function: str, key: str) -> Any:
+        raise ValueError(f"no key {key}")
+
+    monkeypatch.setattr(State, "get", broken)
+    world.secrets.set("TOKEN", SECRETS["TOKEN"])
+    world.functions.save(
+        "def tell():\n    from functory import secret, state\n    state.get(secret('TOKEN'))\n",
+        secrets=["TOKEN"],
+        limits={"retries": 0},
+    )
+    row = _run(world, executor, "tell", {})
+    assert "the engine could not answer" in row["error"]["message"]
+    out, err = capfd.readouterr()
+    assert "host function failed" in out + err and "no key ***" in out + err
+    assert found_in([out, err, *strings(row)], "TOKEN") == set()

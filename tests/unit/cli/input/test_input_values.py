@@ -49,6 +49,25 @@ def test_a_parameter_that_takes_only_text_gets_the_text_as_written() -> None:
         "any": 5,
         "other": 5,
     }
+    schema = {
+        "properties": {
+            "price": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "level": {"$ref": "#/$defs/Level"},
+            "loop": {"$ref": "#/$defs/Loop"},
+            "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        },
+        "$defs": {"Level": {"type": "string", "enum": ["1"]}, "Loop": {"$ref": "#/$defs/Loop"}},
+    }
+    texts = ["price=1.50", "level=1", "loop=1", "either=1"]
+    assert values.coerce_strings(values.parse_pairs(texts, "-i"), texts, schema) == {
+        "price": "1.50",
+        "level": "1",
+        "loop": 1,
+        "either": 1,
+    }
+    assert values.coerce_strings({"price": None}, ["price=null"], schema) == {"price": None}
+    only_text = {"properties": {"zip": {"type": "string"}}}
+    assert values.coerce_strings({"zip": None}, ["zip=null"], only_text) == {"zip": "null"}
     assert values.coerce_strings({"zip": "5"}, ['zip="5"'], schema) == {"zip": "5"}
     assert values.coerce_strings({"a": 1}, ["a=1"], None) == {"a": 1}
 

@@ -1,11 +1,14 @@
 """Advice of errors on the command line: it names options, not arguments of Python calls."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from functory.cli.output.hints import for_command_line
+from functory.cli.output.hints import for_command_line, in_message
+from functory.engine.functions import declaration
 from tests.support.cli_shell import Shell
+from tests.support.product_texts import ROOT, texts_of_source
 
 CREATED = '{"type": ["order.created"]}'
 
@@ -33,6 +36,9 @@ def test_advice_names_options(tmp_path: Path, arguments: list[str], advice: str)
     ("python", "command_line"),
     [
         ('limits={"timeout": 30}', "--timeout 30"),
+        ('limits={"threads": 30}', "--limit threads=30"),
+        ("work on smaller pieces, or raise memory_bytes",
+         "work on smaller pieces, or give it more with --limit memory_bytes=…"),
         ('metadata={"description": "…"}', "--metadata description=…"),
         ('conditions={"auto_validate": True}', "--condition auto_validate=true"),
         (
@@ -40,9 +46,39 @@ def test_advice_names_options(tmp_path: Path, arguments: list[str], advice: str)
             """make the pattern narrower, or accept it with a bound: --guards '{"acknowledge_cycle": 1}'""",
         ),
         ("save each one on its own and name the others in dependencies=[…]",
-         "save each one on its own and name the others in --dep NAME"),
+         "save each one on its own and name the others with --dep NAME"),
+        ("add it to imports=[…] or requirements=[…]", "add it with --import NAME or --requirement NAME"),
+        ("remove it from secrets=[…]", "name only the others with --secret NAME, or --secret none"),
+        ("work below /tmp, or name the path in files={…}",
+         "work below /tmp, or name the path with --read PATH or --write PATH"),
+        ('files={"read": ["/data/in"], "write": ["/data/out"]}', "--read /data/in --write /data/out"),
+        ('files={"read": ["/data"]}', "--read /data"),
+        ('hosts=["*.example.com"]; a program has none', "--host '*.example.com'; a program has none"),
+        ('declare secrets=["KEY"], read by secret("KEY")', 'declare --secret KEY, read by secret("KEY")'),
         ("functory trigger show reorder", "functory trigger show reorder"),
     ],
 )  # fmt: skip
 def test_python_spellings_become_options(python: str, command_line: str) -> None:
     assert for_command_line(python) == command_line
+
+
+def test_no_text_of_the_engine_has_the_arguments_of_a_python_call_on_the_command_line() -> None:
+    arguments = "|".join((*declaration.FIELDS, "guards", "conditions", "on", "input"))
+    spelled = re.compile(rf"(?<![-\w])({arguments})=[\[{{]|\bregister_trigger\(")
+    left = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for room in ("engine", "triggers", "workers")
+        for path in sorted((ROOT / "functory" / room).rglob("*.py"))
+        for line, text, shown in texts_of_source(path)
+        if shown and spelled.search(text)
+    ]
+    assert left == []
+
+
+def test_the_error_of_an_execution_gives_its_advice_in_options() -> None:
+    recorded = (
+        'no host is granted to it\n  try: hosts=["a.org:443"]; a program has no network\nhosts=[1] is mine'
+    )
+    assert in_message(recorded).split("\n") == [
+        "no host is granted to it", "  try: --host a.org:443; a program has no network", "hosts=[1] is mine",
+    ]  # fmt: skip

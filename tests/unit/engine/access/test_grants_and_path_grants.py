@@ -238,6 +238,14 @@ def test_functorys_own_files_are_kept(places, tmp_path, where) -> None:
         places.check("read", path)
 
 
+def test_the_settings_file_of_a_folder_above_is_kept(places, tmp_path, monkeypatch) -> None:
+    (tmp_path / "functory.toml").touch()
+    (tmp_path / "home" / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "home" / "deep")
+    with pytest.raises(Refused, match="cannot be granted"):
+        ProtectedPaths(Settings(home=tmp_path / "data")).check("read", str(tmp_path / "functory.toml"))
+
+
 def test_other_files_are_not_kept(places, tmp_path) -> None:
     for where in ("data/in", "home2", "dbs", "other"):
         places.check("read", str(tmp_path / where))

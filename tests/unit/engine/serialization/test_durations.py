@@ -13,6 +13,8 @@ from functory.engine.serialization.durations import format_duration, parse
     [
         (90, 90),
         (0.5, 0.5),
+        ("0", 0),
+        ("0.0", 0),
         ("90s", 90),
         ("1m30s", 90),
         ("500ms", 0.5),

@@ -87,15 +87,18 @@ def program(arch: str, profile: Profile, pid: int | None = None) -> bytes:
     return bytes(patched)
 
 
-def load(code: bytes) -> None:
+def load(code: bytes, *, all_threads: bool = True) -> None:
     """Put this process and all its threads under the filter ``code``, for good; sets no_new_privs too.
+
+    Without ``all_threads`` it is for the calling thread and those that it starts.
 
     Raises ``OSError``: then nothing may run that the filter was meant for.
     """
     numbers = NUMBERS[architecture()]
     head = bytes(_Program(len(code) // 8, code))
     _call(numbers["prctl"], _PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
-    _call(numbers["seccomp"], _SET_MODE_FILTER, _TSYNC, "load the filter of system calls", head)
+    flags = _TSYNC if all_threads else 0
+    _call(numbers["seccomp"], _SET_MODE_FILTER, flags, "load the filter of system calls", head)
     if _call(numbers["prctl"], _PR_GET_SECCOMP, 0, "read the mode of seccomp") != _MODE_FILTER:
         raise OSError(errno.EPERM, "the filter of system calls was taken and is not there")
 

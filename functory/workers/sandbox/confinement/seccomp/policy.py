@@ -19,9 +19,13 @@ import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that a filter is for. A child's is stacked on its zygote's: a call must pass both."""
+    """The process that a filter is for. A child's is stacked on its zygote's: a call must pass both.
 
-    name: Literal["child", "zygote"]
+    ``import`` is for one thread of a zygote, the one that imports packages: it has the rights of a child that may
+    start neither processes nor threads. It is stacked on the zygote's, and ends with its thread.
+    """
+
+    name: Literal["child", "zygote", "import"]
     subprocess: bool = False
     """May start processes and run programs (a zygote always forks, and never runs programs without this)."""
     signals: bool = True
@@ -197,10 +201,11 @@ def allowed(profile: Profile, *, knows_pid: bool) -> dict[str, Rule | None]:
     """
     zygote = profile.name == "zygote"
     names = ALLOWED | (ZYGOTE if zygote else frozenset())
-    if zygote or profile.subprocess:
-        names |= PROCESSES
-    if profile.subprocess:
-        names |= PROGRAMS
+    if profile.name != "import":
+        if zygote or profile.subprocess:
+            names |= PROCESSES
+        if profile.subprocess:
+            names |= PROGRAMS
     if profile.metadata:
         names |= METADATA
     found: dict[str, Rule | None] = dict.fromkeys(sorted(names))
@@ -224,7 +229,6 @@ def _conditional(profile: Profile) -> dict[str, Rule | None]:
     # A local datagram socket, even one of a pair, can send to any address; streams and packets cannot.
     pair = (Test(0, (_AF_UNIX,)), Test(1, (_SOCK_STREAM, _SOCK_SEQPACKET), _SOCK_TYPE))
     rules: dict[str, Rule | None] = {
-        "clone": ((anew if zygote or profile.subprocess else thread,),),
         "fcntl": ((Test(1, _FCNTL),),),
         "ioctl": ((Test(1, _IOCTL),),),
         "prctl": ((Test(0, _PRCTL + (_PRCTL_ZYGOTE if zygote else ())),),),
@@ -247,6 +251,8 @@ def _conditional(profile: Profile) -> dict[str, Rule | None]:
         options = (Test(1, (_IPPROTO_TCP,)), Test(2, _TCP_OPTIONS))
         rules["setsockopt"] = (*(rules["setsockopt"] or ()), options)
         rules["getsockopt"] = (*(rules["getsockopt"] or ()), options)
+    if profile.name != "import":
+        rules["clone"] = ((anew if zygote or profile.subprocess else thread,),)
     if not profile.reusable:
         rules["setrlimit"] = None
     if zygote:

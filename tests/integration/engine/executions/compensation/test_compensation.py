@@ -184,7 +184,14 @@ def test_calls_of_both_kinds_are_undone_in_the_order_of_their_ends(shop: World) 
     assert [row["function"] for row in undone(shop)] == ["undo_reserve", "undo_charge", "undo_reserve"]
 
 
-@pytest.mark.parametrize("lost", [{"input": {"$type": "Order", "$repr": "<Order>"}}, {"output": ["key ***"]}])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"input": {"$type": "Order", "$preview": "<Order>"}},
+        {"input": {"$type": "Order", "$repr": "<Order>"}},
+        {"output": ["key ***"]},
+    ],
+)
 def test_a_step_whose_values_were_not_recorded_whole_stops_the_saga(
     shop: World, lost: dict[str, Any]
 ) -> None:
@@ -200,7 +207,7 @@ def test_a_step_whose_values_were_not_recorded_whole_stops_the_saga(
 def test_values_that_no_compensation_asks_for_need_not_be_whole(shop: World) -> None:
     shop.function("undo_reserve", "execution_id")
     parent = begun(shop)
-    fail(shop, parent, span(1, "reserve", 1.0, output={"$type": "Order", "$repr": "<Order>"}))
+    fail(shop, parent, span(1, "reserve", 1.0, output={"$type": "Order", "$preview": "<Order>"}))
     assert [row["input"] for row in undone(shop)] == [{"execution_id": parent.id}]
 
 

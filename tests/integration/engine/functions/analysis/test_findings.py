@@ -45,9 +45,11 @@ def test_a_change_that_was_overtaken_is_read_again(world):
     text = "from functory import secret\ndef work(): return secret('KEY')\n"
     world.functions.save(text)
 
-    def meanwhile(source, name, *, packages=()):
+    def meanwhile(source, name, *, packages=(), modules=None):
         world.functions.update(name, secrets=["KEY"])
-        return SimpleNamespace(input_schema={}, output_schema=None, problems=[], import_error=None)
+        return SimpleNamespace(
+            input_schema={}, output_schema=None, problems=[], import_error=None, unconvertible=[]
+        )
 
     late = Functions(world.database, meanwhile, world.settings)
     assert kinds(late.update("work", source=text + "# again\n")) == []

@@ -40,9 +40,10 @@ def _start(group: Cgroup, code: str) -> subprocess.Popen[str]:
     )
 
 
-def _folders() -> set[str]:
+def _folders(pid: int | None = None) -> set[str]:
+    """The groups that a process has made: this one, when no other is named."""
     # Path.rglob fails when a folder of another process vanishes below it; os.walk passes over it.
-    mine = f"functory-*-{os.getpid()}-*"
+    mine = f"functory-*-{pid or os.getpid()}-*"
     return {
         f"{folder}/{name}"
         for folder, names, _ in os.walk("/sys/fs/cgroup")
@@ -152,7 +153,7 @@ os.waitpid(pid, 0)
     )
     assert dead.stdout is not None
     assert dead.stdout.readline() == "in\n"
-    left = [path for path in Path("/sys/fs/cgroup").rglob(f"functory-*-{dead.pid}-*") if path.is_dir()]
+    left = [Path(folder) for folder in _folders(dead.pid)]
     assert left
     dead.kill()
     dead.wait()

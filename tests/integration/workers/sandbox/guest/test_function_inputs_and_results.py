@@ -40,7 +40,7 @@ def test_a_function_returns_its_result_and_its_output_is_logged_by_line(runner):
     )
     assert outcome.status == "succeeded"
     assert outcome.result == {"sum": 3, "list": [1, 2.5, None, True, "ä\0"]}
-    assert (outcome.result_kind, outcome.warnings, outcome.error) == ("json", [], None)
+    assert (outcome.warnings, outcome.error) == ([], None)
     assert printed(outcome) == ["one", "two", "no newline"]
     assert printed(outcome, "stderr") == ["careful"]
     assert [log.seq for log in outcome.logs] == [1, 2, 3, 4]
@@ -232,14 +232,15 @@ def test_a_failing_dependency_raises_its_own_exception_and_the_traceback_shows_o
     assert outcome.spans[0].output is None
 
 
-def test_values_pass_between_dependencies_as_they_are_and_are_recorded_as_typed_repr(runner):
-    make = code("def make(s):\n    return {x for x in s}", "make")
-    entry = code("def f():\n    return sorted(make({3, 1}))", dependencies={"make": "make@1"})
+def test_values_pass_between_dependencies_as_they_are_and_are_recorded_as_json_where_they_can_be(runner):
+    make = code("class Box: pass\ndef make(s):\n    return [{x for x in s}, Box()]", "make")
+    entry = code("def f():\n    return sorted(make({3, 1})[0])", dependencies={"make": "make@1"})
     outcome = run(runner, entry, make)
     assert outcome.result == [1, 3]
-    assert outcome.result_kind == "json"
-    assert outcome.spans[0].input == {"s": {"$type": "set", "$repr": "{1, 3}"}}
-    assert outcome.spans[0].output == {"$type": "set", "$repr": "{1, 3}"}
+    assert outcome.spans[0].input == {"s": [1, 3]}
+    recorded, box = outcome.spans[0].output
+    assert recorded == [1, 3]
+    assert box["$type"] == "Box" and "Box" in box["$preview"]
 
 
 def test_what_a_span_records_is_the_argument_as_it_was_before_the_call(runner):
@@ -264,36 +265,34 @@ def test_large_span_values_are_cut_and_too_many_spans_are_counted(runner):
 
 
 @pytest.mark.parametrize(
-    ("expression", "kind", "text"),
+    ("expression", "reason"),
     [
-        ("{1, 2}", "set", "{1, 2}"),
-        ("b'ab'", "bytes", "b'ab'"),
-        ("__import__('datetime').date(2026, 1, 2)", "datetime.date", "datetime.date(2026, 1, 2)"),
-        ("float('nan')", "float", "nan"),
-        ("2 ** 64", "int", "18446744073709551616"),
-        ("'\\ud800'", "str", "'\\ud800'"),
-        ("Thing()", "Thing", "<a thing>"),
-        ("Broken()", "Broken", None),
-        ("10 ** 6000", "int", None),
-        ("(i for i in [])", "generator", None),
+        ("float('nan')", "nan is no number of JSON"),
+        ("2 ** 64", "an integer beyond 64 bits"),
+        ("10 ** 6000", "an integer beyond 64 bits"),
+        ("'\\ud800'", "unpaired surrogates"),
+        ("Thing()", "a Thing has no JSON form"),
+        ("Thing", "the class Thing has no JSON form"),
+        ("(i for i in [])", "a generator has no JSON form: return a list of its values"),
+        ("b'x' * 65537", "65537 bytes; at most 65536 are taken"),
+        ("{(1, 2): 3}", "a key of type tuple"),
+        ("{1: 'a', '1': 'b'}", "two keys read '1' as text"),
     ],
 )
-def test_a_result_that_is_not_json_is_kept_as_its_repr_and_the_run_succeeds(runner, expression, kind, text):
+def test_a_result_without_a_json_form_is_an_error_that_names_its_place(runner, expression, reason):
     source = f"""
 class Thing:
-    def __repr__(self): return "<a thing>"
-class Broken:
     def __repr__(self): raise ValueError("no")
 def f(nested):
-    return [{expression}] if nested else {expression}
+    value = {expression}
+    return {{"rows": [1, {{"when": value}}]}} if nested else value
 """
-    for nested in (False, True):
+    for nested, place in ((False, "$"), (True, "$.rows[1].when")):
         outcome = run(runner, source, input={"nested": nested})
-        assert (outcome.status, outcome.result_kind) == ("succeeded", "repr"), outcome
-        value = outcome.result[0] if nested else outcome.result
-        assert value["$type"] == kind
-        assert text is None or value["$repr"] == text
-        assert any("not JSON" in warning for warning in outcome.warnings)
+        assert (outcome.status, outcome.result) == ("not_serializable", None), outcome
+        assert outcome.error["type"] == "NotSerializable"
+        assert f"at {place}" in outcome.error["message"]
+        assert reason in outcome.error["message"]
 
 
 def test_python_values_with_a_plain_json_form_take_it(runner):
@@ -308,17 +307,20 @@ def test_python_values_with_a_plain_json_form_take_it(runner):
         """
     outcome = run(runner, source)
     assert outcome.result == [[1, 2], [1, 2], {"a": 1}, 1, "n", {"1": "a", "null": "b"}]
-    assert outcome.result_kind == "json"
     assert outcome.warnings == ["at $[5]: the key 1 became text", "at $[5]: the key null became text"]
 
 
-def test_cycles_depth_and_colliding_keys_in_a_result_do_no_harm(runner):
-    cycle = run(runner, "def f():\n    a = []\n    a.append(a)\n    return a")
-    assert (cycle.status, cycle.result_kind) == ("succeeded", "repr")
-    deep = run(runner, "def f():\n    a = []\n    for _ in range(5000): a = [a]\n    return a")
-    assert (deep.status, deep.result_kind) == ("succeeded", "repr")
-    collide = run(runner, "def f():\n    return {1: 'a', '1': 'b'}")
-    assert collide.result["$type"] == "dict"
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("a = []\n    a.append(a)\n    return a", "at $[0]: a reference to something that contains it"),
+        ("a = []\n    for _ in range(5000): a = [a]\n    return a", "nested deeper than"),
+    ],
+)
+def test_cycles_and_depth_in_a_result_are_errors(runner, body, reason):
+    outcome = run(runner, f"def f():\n    {body}")
+    assert outcome.status == "not_serializable"
+    assert reason in outcome.error["message"]
 
 
 def test_a_result_over_the_limit_is_an_error_of_its_own(runner):
@@ -327,14 +329,6 @@ def test_a_result_over_the_limit_is_an_error_of_its_own(runner):
     assert "1000" in outcome.error["message"]
     shared = "def f():\n    a = [1]\n    for _ in range(60): a = [a, a]\n    return a"
     assert run(runner, shared).status == "output_too_large"
-
-
-def test_a_generator_function_warns_that_its_body_has_not_run(runner):
-    outcome = run(runner, "def f():\n    yield 1")
-    assert outcome.result["$type"] == "generator"
-    assert (
-        outcome.warnings[0] == "it returned a generator, whose body has not run: return a list of its values"
-    )
 
 
 def test_input_that_msgpack_cannot_hold_arrives_unharmed(runner):

@@ -203,8 +203,11 @@ def test_an_llm_that_is_not_configured_says_so(runner):
 @pytest.mark.parametrize(
     ("argument", "kind", "text"),
     [
-        ("{1, 2}", "TypeError", "args cannot be sent: at $[0]: a set; only JSON values travel"),
-        ("{'a': [object()]}", "TypeError", "args cannot be sent: at $[0].a[0]: a object"),
+        (
+            "{'a': [object()]}",
+            "functory.NotSerializable",
+            "args cannot be sent: at $[0].a[0]: an object has no",
+        ),
         ("'x' * 3000", "functory.Invalid", "args is too large to send"),
     ],
 )
@@ -213,6 +216,33 @@ def test_arguments_that_cannot_travel_are_an_error_at_the_call(runner, argument,
     outcome = runner.run(job(source, limits=Limits(call_bytes=2000)), FakeHost(g=lambda x: x))
     assert outcome.error["type"] == kind
     assert outcome.error["message"].startswith(text)
+
+
+def test_what_a_function_sends_has_the_json_form_of_a_result(runner):
+    source = """
+        import dataclasses, datetime, decimal, enum
+        from functory import call, emit, state
+        class Colour(enum.Enum):
+            RED = "red"
+        @dataclasses.dataclass
+        class Line:
+            price: decimal.Decimal
+            at: datetime.date
+        def f():
+            line = Line(decimal.Decimal("1.50"), datetime.date(2026, 1, 2))
+            emit("bought", [line, Colour.RED])
+            state.set("last", {line.at: {3, 1}})
+            return call("g", line, tags={"b", "a"})
+        """
+    host = FakeHost(g=lambda *args, **kwargs: 1)
+    outcome = runner.run(job(source), host)
+    assert outcome.status == "succeeded", outcome.error
+    line = {"price": "1.50", "at": "2026-01-02"}
+    assert host.asked == [
+        ("emit", "bought", [line, "red"], None),
+        ("call", "g", None, [line], {"tags": ["a", "b"]}),
+    ]
+    assert host.state == {"last": ({"2026-01-02": [1, 3]}, 1)}
 
 
 def test_a_wrong_version_in_a_name_is_an_error(runner):

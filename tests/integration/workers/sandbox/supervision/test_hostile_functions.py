@@ -234,11 +234,11 @@ def test_a_run_that_was_killed_before_it_began_does_not_run(runner, tmp_path):
         "pack(pickle.dumps({1: 2}))",
         "pack(b'\\x81\\xa1t\\xa6unkown')",
         "pack(msgspec.msgpack.encode({'t': 'log', 'level': 'info', 'text': 'x', 'more': 1}))",
-        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': float('nan'), 'kind': 'json', 'warnings': []}))",
-        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': b'x', 'kind': 'json', 'warnings': []}))",
-        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': {1: 2}, 'kind': 'json', 'warnings': []}))",
-        "pack(b'\\x84\\xa1t\\xa8finished\\xa4kind\\xa4json\\xa8warnings\\x90\\xa5value' + b'\\x91' * 200 + b'\\x01')",
-        "pack(b'\\x84\\xa1t\\xa8finished\\xa4kind\\xa4json\\xa8warnings\\x90\\xa5value' + b'\\x91' * 200000 + b'\\x01')",
+        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': float('nan'), 'warnings': []}))",
+        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': b'x', 'warnings': []}))",
+        "pack(msgspec.msgpack.encode({'t': 'finished', 'value': {1: 2}, 'warnings': []}))",
+        "pack(b'\\x83\\xa1t\\xa8finished\\xa8warnings\\x90\\xa5value' + b'\\x91' * 200 + b'\\x01')",
+        "pack(b'\\x83\\xa1t\\xa8finished\\xa8warnings\\x90\\xa5value' + b'\\x91' * 200000 + b'\\x01')",
         "pack(msgspec.msgpack.encode({'t': 'emit', 'id': 0, 'type': 'x', 'data': 1, 'subject': None}))",
         "pack(msgspec.msgpack.encode({'t': 'described', 'input_schema': {}, 'output_schema': {}, 'problems': [], "
         "'final': True}))",
@@ -282,7 +282,7 @@ def test_only_the_first_last_frame_counts(runner):
     source = """
 import os, struct, time, msgspec
 def forge(value):
-    data = msgspec.msgpack.encode({"t": "finished", "value": value, "kind": "json", "warnings": []})
+    data = msgspec.msgpack.encode({"t": "finished", "value": value, "warnings": []})
     os.write(3, struct.pack("<I", len(data)) + data)
 def f():
     forge("first")
@@ -298,7 +298,7 @@ def test_descriptors_that_the_child_sends_do_not_arrive(runner):
     source = """
 import os, socket, struct, msgspec
 def f():
-    data = msgspec.msgpack.encode({"t": "finished", "value": 1, "kind": "json", "warnings": []})
+    data = msgspec.msgpack.encode({"t": "finished", "value": 1, "warnings": []})
     connection = socket.socket(fileno=3)
     socket.send_fds(connection, [struct.pack("<I", len(data)) + data], [0, 0, 0, 0])
     connection.detach()
@@ -319,7 +319,7 @@ def test_a_result_that_is_forged_too_large_is_refused(runner):
     source = """
 import os, struct, msgspec, time
 def f():
-    data = msgspec.msgpack.encode({"t": "finished", "value": "x" * 100000, "kind": "json", "warnings": []})
+    data = msgspec.msgpack.encode({"t": "finished", "value": "x" * 100000, "warnings": []})
     os.write(3, struct.pack("<I", len(data)) + data)
     time.sleep(60)
 """

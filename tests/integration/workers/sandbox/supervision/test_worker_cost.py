@@ -52,11 +52,10 @@ def test_frames_without_end_end_the_run_with_its_reason(runner: Runner) -> None:
 def test_a_result_that_is_too_large_for_the_worker_says_what_to_do(runner: Runner) -> None:
     source = "def f():\n    return [{} for _ in range(900_000)]"
     small = runner.run(job(source, limits=Limits(memory_bytes=128 * 2**20)), FakeHost())
+    # Which of the two is first depends on the size of this machine's Python.
     assert (small.status, small.kill_reason) in (
         ("output_too_large", "worker_memory"),
-        # Its own memory was not enough for the two copies, or not even for the report of that.
         ("out_of_memory", None),
-        ("crashed", None),
     )
     large = runner.run(job(source, limits=Limits(memory_bytes=1024 * 2**20)), FakeHost())
     assert (large.status, len(large.result)) == ("succeeded", 900_000)

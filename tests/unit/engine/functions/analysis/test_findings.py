@@ -81,7 +81,7 @@ def test_what_is_there_is_found(kind, text):
 
 def test_every_kind_has_a_source_that_shows_it():
     needs_a_declaration = {"unused_secret", "unused_dependency", "unused_permission", "unused_grant"}
-    needs_an_execution = {"failed_import"}
+    needs_an_execution = {"failed_import", "unconvertible_type"}
     assert {kind for kind, _ in HAS} | needs_a_declaration | needs_an_execution == set(RULES)
 
 

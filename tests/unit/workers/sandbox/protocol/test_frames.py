@@ -28,7 +28,7 @@ from functory.workers.sandbox.protocol.frames import (
 )
 from functory.workers.sandbox.protocol.job import Code, Job
 
-FINISHED = {"t": "finished", "kind": "json", "warnings": []}
+FINISHED = {"t": "finished", "warnings": []}
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 json_values = st.recursive(
     st.none() | st.booleans() | numbers | st.text(),
@@ -46,7 +46,7 @@ def nested(depth: int):
 
 @given(json_values)
 def test_any_json_value_travels_unchanged(value):
-    assert decode_guest(pack(Finished(value=value, kind="json", warnings=[]))).value == value
+    assert decode_guest(pack(Finished(value=value, warnings=[]))).value == value
     assert decode_host(encode_for_guest(Reply(id=1, value=value))[4:]).value == value
 
 

@@ -44,6 +44,8 @@ PROFILES = [
     Profile(name="zygote", metadata=False),
     Profile(name="zygote", signals=False),
     Profile(name="zygote", subprocess=True, network=True),
+    Profile(name="import", signals=False, reusable=True),
+    Profile(name="import", signals=False, reusable=True, subprocess=True, metadata=False),
 ]
 PROGRAMS = [
     (arch, profile, pid)
@@ -162,7 +164,9 @@ def conditions(profile: Profile, pid: int | None) -> dict[str, list[list[Argumen
         "sendmmsg": [[Argument(3, 0, 0x20000001)]],
         "pidfd_send_signal": [],
     }
-    if not zygote and not profile.subprocess:
+    if profile.name == "import":
+        found["clone"] = []
+    elif not zygote and not profile.subprocess:
         found["clone"] = [[Argument(0, thread, new_namespace | parent | thread)]]
     if profile.reusable:
         found["prlimit64"] = [[Argument(0, 0), Argument(2, 0, 0xFFFFFFFFFFFFFFFF)]]
@@ -184,10 +188,11 @@ def conditions(profile: Profile, pid: int | None) -> dict[str, list[list[Argumen
 def refused(profile: Profile) -> set[str]:
     names = {*REFUSED_TO_ALL}
     names |= set() if profile.metadata else {*METADATA}
-    if profile.name == "child":
+    importing = profile.name == "import"
+    if profile.name != "zygote":
         names |= {*REFUSED_TO_CHILDREN}
-        names |= set() if profile.subprocess else {*STARTS_PROCESSES}
-    return names if profile.subprocess else names | {*RUNS_PROGRAMS}
+        names |= {*STARTS_PROCESSES} if importing or not profile.subprocess else set()
+    return names | {*RUNS_PROGRAMS} if importing or not profile.subprocess else names
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,41 @@
+"""Limits of a function on the command line: ``--limit memory_bytes=1GiB``, ``--limit cpu=2m``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from functory.cli.input import values
+from functory.engine.errors import Invalid
+from functory.engine.serialization import durations
+
+_SIZE = re.compile(r"(?a:(\d{1,12})(KiB|MiB|GiB|TiB))")
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_TIMES = frozenset({"timeout", "cpu", "retry_delay", "retry_max_delay", "expires"})
+
+
+def parse(pairs: Iterable[str]) -> dict[str, Any]:
+    """Return ``name=value`` pairs as limits. Sizes may have units (KiB, MiB, GiB, TiB), and times too (90s, 2m).
+
+    Raises :class:`Invalid`; names and bounds are checked when the function is saved.
+    """
+    given = values.parse_pairs(pairs, "--limit", "--limit memory_bytes=1GiB")
+    return {name: _read(name, value) for name, value in given.items()}
+
+
+def _read(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if name in _TIMES:
+        return durations.parse(value, f"limit {name}")
+    if name.endswith("_bytes"):
+        size = _SIZE.fullmatch(value)
+        if size is None:
+            raise Invalid(
+                f"wrong limit {name}={value!r}",
+                "a size is a number of bytes, or one with a unit (KiB, MiB, GiB, TiB)",
+                f"--limit {name}=512MiB",
+            )
+        return int(size[1]) * _UNITS[size[2]]
+    return value

@@ -1,0 +1,91 @@
+"""The project of a process: the nearest ``functory.toml`` and ``.functory`` of its folder and of those above it.
+
+A command finds both from any folder below, as git finds a repository. The search upwards takes only what belongs to
+this user, and ends below a folder that everybody may write, such as ``/tmp``: another user must not decide which
+settings, data and keys are used here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic_settings import TomlConfigSettingsSource
+
+from functory.engine.errors import Invalid
+
+SETTINGS_FILE = Path("functory.toml")
+_VARIABLE = "FUNCTORY_CONFIG"
+_PATHS = ("home", "secret_key_file")
+_SQLITE = "sqlite:///"
+
+
+def settings_file() -> Path:
+    """Return the file that ``FUNCTORY_CONFIG`` names, else the nearest ``functory.toml``, which may not exist."""
+    if named := os.environ.get(_VARIABLE):
+        return Path(named)
+    if SETTINGS_FILE.is_file():
+        return SETTINGS_FILE
+    return next(_own(SETTINGS_FILE, stat.S_ISREG), SETTINGS_FILE)
+
+
+def check_named_file() -> None:
+    """Refuse a ``FUNCTORY_CONFIG`` that names no file. Raises :class:`Invalid`."""
+    named = os.environ.get(_VARIABLE)
+    if named and not Path(named).is_file():
+        raise Invalid(
+            f"settings file {named} not found", f"{_VARIABLE} names it", "create it or unset the variable"
+        )
+
+
+def nearest_home(name: Path) -> Path:
+    """Return folder ``name`` here or in the nearest folder above that has it; ``name`` itself where none has.
+
+    The folder of the nearest ``functory.toml`` is the last one that is searched, and the one where a new home is made.
+    """
+    if name.is_dir():
+        return name
+    file = settings_file()
+    project = None if os.environ.get(_VARIABLE) or not file.is_file() else file.absolute().parent
+    if project == Path.cwd():
+        return name
+    for found in _own(name, stat.S_ISDIR):
+        if project is None or found.is_relative_to(project):
+            return found
+        break
+    return name if project is None else project / name
+
+
+class ProjectFile(TomlConfigSettingsSource):
+    """The settings file. Relative paths in one that was found in a folder above are relative to that folder."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        read = super()._read_file(file_path)
+        folder = Path(file_path).parent
+        if os.environ.get(_VARIABLE) or folder == SETTINGS_FILE.parent:
+            return read
+        for name in _PATHS:
+            if isinstance(given := read.get(name), str):
+                read[name] = str(folder / given)
+        url = read.get("database_url")
+        if isinstance(url, str) and url.startswith(_SQLITE):
+            place = url.removeprefix(_SQLITE)
+            if place and not place.startswith((":memory:", "file:")):
+                read["database_url"] = f"{_SQLITE}{folder / place}"
+        return read
+
+
+def _own(name: Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
+    """Give ``name`` in each folder above this one, nearest first, where it is of the kind and of this user."""
+    for folder in Path.cwd().parents:
+        try:
+            if folder.stat().st_mode & stat.S_IWOTH:
+                return
+            found = (folder / name).lstat()
+        except OSError:
+            continue
+        if is_kind(found.st_mode) and found.st_uid == os.geteuid():
+            yield folder / name

@@ -1,0 +1,2 @@
+def up(value):
+    return -int(-value // 1)
