@@ -44,6 +44,9 @@ def input_problems(compiled: CompiledTrigger, target: Mapping[str, Any]) -> list
     for fault in json_schema.faults(schema, _example(value), f"input of {name}"):
         if not _is_certain(fault, unknown):
             continue
+        if compiled.template is None and fault.place and fault.place in unknown:
+            found.append(_event_problem(fault, name, takes, unknown[fault.place].example))
+            continue
         found += _problems(fault, name, schema, takes, has_template=compiled.template is not None)
     return found
 
@@ -105,6 +108,20 @@ def _is_certain(fault: json_schema.Fault, unknown: Mapping[Place, _Unknown]) -> 
         return here.example is not None and fault.keyword == "type"
     is_constant = not any(place[: len(fault.place)] == fault.place for place in unknown)
     return is_constant or fault.keyword in _OF_CONTAINERS
+
+
+def _event_problem(fault: json_schema.Fault, name: str, takes: str, example: Any) -> Problem:
+    """Return the problem of a parameter that gets the event, or all events of a batch, and does not take it."""
+    parameter = fault.place[0]
+    gets, part = "the event, which is an object", f"data.{parameter}"
+    if isinstance(example, list):
+        gets, part = "the events, which are a list", f"events[0].data.{parameter}"
+    return Problem(
+        f"the input does not fit the function {name}",
+        f"without an input {parameter} gets {gets}; {name} {takes.removeprefix('it ')}",
+        f'choose a part of it as the input: {{"{parameter}": "{{{{ {part} }}}}"}}',
+        True,
+    )
 
 
 def _problems(

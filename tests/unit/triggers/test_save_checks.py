@@ -85,7 +85,15 @@ class TestInput:
         assert "total: " in refusal(self.TOTAL, input={"total": "{{ data.total | json }}"})
 
     def test_the_event_is_never_a_number(self):
-        assert "total: " in refusal(self.TOTAL)
+        said = refusal(self.TOTAL)
+        assert "total gets the event, which is an object" in said
+        assert '{"total": "{{ data.total }}"}' in said
+
+    def test_the_events_of_a_batch_are_never_a_text(self):
+        text = function("work", {"when": {"type": "string"}})
+        said = refusal(text, flow={"batch": {"max_size": 5, "timeout": "10s"}})
+        assert "when gets the events, which are a list" in said
+        assert '{"when": "{{ events[0].data.when }}"}' in said
 
     def test_the_output_in_an_event_may_be_anything(self):
         assert (
@@ -100,7 +108,7 @@ class TestInput:
 
     def test_several_events_are_a_list(self):
         batch = {"batch": {"max_size": 2, "timeout": "1m"}}
-        assert "event: " in refusal(function("work", {"event": {"type": "object"}}), flow=batch)
+        assert "event gets the events" in refusal(function("work", {"event": {"type": "object"}}), flow=batch)
         assert warnings(function("work", {"events": {"type": "array"}}), flow=batch) == []
 
     def test_an_expression_may_become_what_the_schema_wants(self):
