@@ -299,9 +299,10 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
                     written += len(batch)
                     show(written)
             except (FunctoryError, KeyboardInterrupt):
-                console.warn(
-                    f"{written:,} events were written before this; to go on: --skip {skip + written}"
-                )
+                if written:
+                    console.warn(
+                        f"{written:,} events were written before this; to go on: --skip {skip + written}"
+                    )
                 raise
         if written:
             execution_result.warn_without_workers(engine, "they start nothing")

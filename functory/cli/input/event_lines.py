@@ -23,7 +23,8 @@ MAX_LINE = 64 * 1024 * 1024
 def batches(path: str, max_bytes: int, *, skip: int = 0) -> Iterator[list[NewEvent]]:
     """Yield the checked events of a file (``-`` is stdin) in batches, without the first ``skip``.
 
-    Empty lines count as lines and hold no event. Raises :class:`Invalid` with the number of the first wrong line.
+    Empty lines count as lines and hold no event. Raises :class:`Invalid` with the number of the first wrong line, and
+    when there are fewer events than ``skip``.
     """
     batch: list[NewEvent] = []
     size = events = 0
@@ -39,6 +40,8 @@ def batches(path: str, max_bytes: int, *, skip: int = 0) -> Iterator[list[NewEve
             if len(batch) == BATCH or size > emit_many.MAX_TOTAL_BYTES // 2:
                 yield batch
                 batch, size = [], 0
+    if events < skip:
+        raise Invalid(f"--skip {skip} is too large", f"there are {events:,} events")
     if batch:
         yield batch
 

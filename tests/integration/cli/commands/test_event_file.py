@@ -97,6 +97,23 @@ def test_an_interrupted_file_says_how_to_go_on(
     assert sorted(row["data"]["n"] for row in world.rows(schema.event)) == [*range(10)]
 
 
+def test_where_nothing_was_written_nothing_is_to_be_skipped(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    assert main(["event", "emit", "--file", "-"]) == 2
+    assert "--skip" not in capsys.readouterr().err
+
+
+def test_a_skip_of_more_events_than_there_are_is_refused(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path, *events(3))
+    assert main(["event", "emit", "--file", file, "--skip", "4"]) == 2
+    assert "there are 3 events" in capsys.readouterr().err
+    assert main(["event", "emit", "--file", file, "--skip", "3"]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
