@@ -5,6 +5,7 @@
 #   dev.txt    everything: all extras, tests, checks, docs
 #   fuzz.txt   what `make fuzz` needs beside it
 #   plot.txt   what `make soak` needs beside it
+#   bench.txt  what `make bench` needs beside it
 #   tools.txt  what installs the others and builds this package
 
 PYTHON ?= python3
@@ -83,8 +84,9 @@ check: .venv/.ready ## dependencies, format, lint, types, import contracts, voca
 	@$(BIN)/lint-imports
 	@$(PY) -m tests.support.vocabulary
 
-bench: .venv/.ready ## measure the speed, beside plain Celery in the same run
-	@$(PY) -m benchmarks $(ARGS)
+bench: .venv/.bench ## measure the speed beside Celery, DBOS and procrastinate in the same run (ARGS='--pairs 3 --json')
+	@$(PY) -m tests.services --install
+	@$(PY) -m benchmarks.speed $(ARGS)
 
 docs: .venv/.ready ## build the documentation into site/
 	@$(BIN)/mkdocs build -q --strict --site-dir site
@@ -99,6 +101,7 @@ lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the
 	$(UV_COMPILE) -c locks/dev.txt locks/tools.in -o locks/tools.txt
 	$(UV_COMPILE) -c locks/dev.txt --group fuzz -o locks/fuzz.txt
 	$(UV_COMPILE) -c locks/dev.txt --group plot -o locks/plot.txt
+	$(UV_COMPILE) -c locks/dev.txt --group bench -o locks/bench.txt
 
 clean: ## remove the environment and everything that was built or cached
 	rm -rf .venv site dist .fuzz .chaos .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
@@ -125,6 +128,11 @@ clean: ## remove the environment and everything that was built or cached
 .venv/.plot: .venv/.ready locks/plot.txt
 	@echo "setting up: what draws plots (locks/plot.txt)"
 	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/plot.txt
+	@touch $@
+
+.venv/.bench: .venv/.ready locks/bench.txt
+	@echo "setting up: what the benchmark compares with (locks/bench.txt)"
+	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/bench.txt
 	@touch $@
 
 $(UV): locks/tools.txt

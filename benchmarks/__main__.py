@@ -1,4 +1,7 @@
-"""``python -m benchmarks [NAME …] [--json]``: run all benchmarks, or the named ones."""
+"""``python -m benchmarks [NAME …] [--json]``: run all benchmarks of parts, or the named ones.
+
+``python -m benchmarks speed`` measures whole deployments; its own options follow.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import json
 import sys
 
 NAMES = (
-    "throughput",
     "statements",
     "router",
     "routing",
@@ -27,8 +29,10 @@ NAMES = (
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["speed"]:
+        return importlib.import_module("benchmarks.speed.__main__").main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="one of " + ", ".join(NAMES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="speed, or of " + ", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
     parser.add_argument("--executions", type=int, help="size of the history, for verify")
     given = parser.parse_args()

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from benchmarks.throughput import SOURCE, _programs
+from benchmarks.speed.servers import programs
 from functory.client import Functory
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants, tree_deletion
@@ -65,7 +65,7 @@ def main() -> int:
 def soak(seconds: float, broker: str, rate: float | None, out: Path | None) -> list[dict[str, Any]]:
     """Run for this number of seconds. Returns a sample for every ten."""
     with deployment(broker) as (engine, roles):
-        engine.functions.save(SOURCE)
+        engine.functions.save("def noop(event=None):\n    return 1\n")
         engine.register_trigger("soak", on={"type": ["soak.tick"]}, function="noop")
         engine.call("noop")
         if rate is None:
@@ -191,11 +191,11 @@ def deployment(broker: str) -> Iterator[tuple[Functory, Roles]]:
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        database = stack.enter_context(stack.enter_context(Postgres(_programs("postgres"))).database())
+        database = stack.enter_context(stack.enter_context(Postgres(programs("postgres"))).database())
         if broker == "redis":
-            url = stack.enter_context(Redis(_programs("redis"))).empty_database()
+            url = stack.enter_context(Redis(programs("redis"))).empty_database()
         else:
-            url = stack.enter_context(stack.enter_context(RabbitMQ(_programs("rabbitmq"))).virtual_host())
+            url = stack.enter_context(stack.enter_context(RabbitMQ(programs("rabbitmq"))).virtual_host())
         roles = stack.enter_context(
             Roles(
                 folder,

@@ -139,8 +139,7 @@ class _History:
             "execution", id=mine, function="'step'", version="1", version_id=self._literal(self.version["id"]),
             cause="'trigger'", trigger_id=trigger, event_id=came, root_id=root, depth=f"n % {CHAIN} + 1", chain=json,
             input="'{}'", state="'succeeded'", attempt=tries, failures="0", released="0", max_attempts="3", retries="2",
-            fence=tries, priority="0", run_at=self._at(0), queue_at=self._at(0), waiting_for_slot=no,
-            has_concurrency=no, dispatch_count="1",
+            fence=tries, priority="0", run_at=self._at(0), has_concurrency=no,
             worker_id="'worker:1'", result="'1'", result_kind="'json'", created_at=self._at(0), started_at=self._at(1),
             finished_at=self._at(4),
         )  # fmt: skip

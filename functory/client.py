@@ -11,7 +11,8 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -24,6 +25,7 @@ from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
+from functory.engine.database.schema_check import SchemaCheck
 from functory.engine.errors import FunctoryError, WaitTimeout
 from functory.engine.events import emit_many
 from functory.engine.events.store import Events
@@ -40,6 +42,7 @@ from functory.engine.settings import Settings, load_settings
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers
 from functory.engine.triggers.suppressions import Suppressions
+from functory.handle import Handle
 from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
@@ -56,21 +59,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Handle:
-    """A started execution: its ``id``, and its ``result``."""
-
-    def __init__(self, owner: Functory, id_: str) -> None:
-        self._owner = owner
-        self.id = id_
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the result. Raises :class:`ExecutionFailed` or :class:`WaitTimeout` (``timeout`` seconds)."""
-        return execution_store.result_or_raise(self._owner.executions.wait([self.id], timeout)[0])
-
-    def __repr__(self) -> str:
-        return f"Handle({self.id!r})"
 
 
 class Functory:
@@ -99,6 +87,7 @@ class Functory:
         self.state = State(self.database)
         self.lineage = Lineage(self.database)
         self._embedded: Any = None
+        self._schema = SchemaCheck(self.database)
         self._lock = threading.Lock()
         self.created = False
         if self.settings.embedded:
@@ -188,8 +177,15 @@ class Functory:
                 embedded.start()
                 self._embedded = embedded
             elif not self.settings.embedded:
-                migrations.check(self.database)
+                self._schema.check()
         return self
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Start this engine after the block. An error that another schema causes becomes :class:`Conflict`."""
+        with self._schema.clarify():
+            yield
+        self.start()
 
     @property
     def health(self) -> dict[str, bool]:
@@ -312,10 +308,10 @@ class Functory:
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
         name, version = dependencies.parse_reference(function)
-        row = self.executions.start(
-            name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
-        )
-        self.start()
+        with self._writing():
+            row = self.executions.start(
+                name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
+            )
         return Handle(self, row["id"])
 
     def submit_many(
@@ -326,8 +322,8 @@ class Functory:
         ``delay`` is in seconds. Raises as :func:`functory.engine.executions.start_many.start_many`.
         """
         name, version = dependencies.parse_reference(function)
-        ids = start_many(self.database, self.settings, name, inputs, version=version, delay=delay)
-        self.start()
+        with self._writing():
+            ids = start_many(self.database, self.settings, name, inputs, version=version, delay=delay)
         return [Handle(self, id_) for id_ in ids]
 
     def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -344,10 +340,10 @@ class Functory:
     ) -> dict[str, Any]:
         """Run a function with an input object; returns the finished execution's row, whatever its state."""
         name, version = dependencies.parse_reference(function)
-        row = self.executions.start(
-            name, input_, version=version, cause="manual", idempotency_key=idempotency_key
-        )
-        self.start()
+        with self._writing():
+            row = self.executions.start(
+                name, input_, version=version, cause="manual", idempotency_key=idempotency_key
+            )
         return self.executions.wait([row["id"]], timeout)[0]
 
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
@@ -361,9 +357,8 @@ class Functory:
         self, type_: str, data: Any = None, *, subject: str | None = None, dedup_key: str | None = None
     ) -> str:
         """Write one event. Returns its id."""
-        id_ = self.events.emit(type_, data, subject=subject, dedup_key=dedup_key)
-        self.start()
-        return id_
+        with self._writing():
+            return self.events.emit(type_, data, subject=subject, dedup_key=dedup_key)
 
     def emit_many(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write many events in one transaction, all of them or none: at most 10,000. Returns their ids, in order.
@@ -372,9 +367,8 @@ class Functory:
         :class:`Invalid` with the number of the first wrong event, counted from 1.
         """
         checked = emit_many.check_all(events, self.settings.max_event_bytes)
-        ids = emit_many.write(self.database, checked)
-        self.start()
-        return ids
+        with self._writing():
+            return emit_many.write(self.database, checked)
 
     def settle(self, timeout: float = 60.0, *, root_id: str | None = None) -> None:
         """Wait until nothing is pending, queued or running, anywhere or below one root. Raises :class:`WaitTimeout`."""

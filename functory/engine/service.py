@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Protocol
 
 # Under load a service waits this long before its next round, so that the work that comes in meanwhile shares one
-# transaction.
+# transaction. Load means that a wake-up signal comes within this time after a round.
 COALESCE_SECONDS = 0.002
 # A round that takes longer than this hangs: statements and messages without an answer fail after seconds.
 STALL_SECONDS = 300.0
@@ -27,7 +27,7 @@ class Service(Protocol):
     - ``name``: in logs, in ``/readyz`` and as the name of the thread.
     - ``topic``: wake-up signal that starts a round early; None for a service that only polls.
     - ``poll_seconds``: longest time between two rounds; a multiple of it while wake-up signals arrive.
-    - ``coalesce_seconds``: pause after a wake-up signal under load.
+    - ``coalesce_seconds``: pause after a wake-up signal under load; none when the service was idle for longer.
     - ``stall_seconds``: a round that takes longer makes no progress, and its process ends.
     """
 

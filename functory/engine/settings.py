@@ -213,7 +213,7 @@ class Settings(BaseSettings):
         default=1000,
         ge=1,
         le=10_000_000,
-        description="Executions after which a warm runner (reuse=True) is replaced.",
+        description="Executions after which a warm runner is replaced.",
     )
     reuse_seconds: float = Field(
         default=300.0, gt=0, le=86_400, description="Age in seconds at which a warm runner is replaced."
@@ -339,6 +339,11 @@ class Settings(BaseSettings):
     def brokerless(self) -> bool:
         """True without a broker: workers claim from the database, and no events are published."""
         return self.broker_url.get_secret_value().startswith("none")
+
+    @cached_property
+    def publishes(self) -> bool:
+        """True with a broker that others can reach: events are published on it."""
+        return not (self.embedded or self.brokerless)
 
     @cached_property
     def database(self) -> str:

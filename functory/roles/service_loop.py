@@ -114,8 +114,9 @@ class ServiceLoop(threading.Thread):
             return
         began = time.monotonic()
         self._wakeup.wait(service.topic, seen, min(service.poll_seconds * self._wakeup.poll_multiplier, due))
-        # The first round after a quiet time starts at once; under load the next one waits for more work.
-        if time.monotonic() - began < service.coalesce_seconds * 10:
+        # An idle service begins at once. Under load, when a signal comes as soon as the last round has ended, the next
+        # round waits for more work.
+        if time.monotonic() - began < service.coalesce_seconds:
             self._stopping.wait(service.coalesce_seconds)
 
 

@@ -1,8 +1,8 @@
 """Background services of each role, and all roles in one process.
 
 - **router**: routes events, releases what flow control holds back, sends executions to workers, publishes events.
-- **scheduler**: schedules, the dispatcher again (so that one of the two may be down), the reaper, compensations,
-  retention and invariants.
+- **scheduler**: schedules, a dispatcher that stands by for the router's, the reaper, compensations,
+  retention, the vacuum of queues and invariants.
 - **watcher**: sources that listen: files, queues, plug-ins.
 - **worker**: a Celery worker (:mod:`functory.workers.app`), or without a broker one that claims from the database
   (:mod:`functory.workers.processes.brokerless_worker`). It has no services.
@@ -24,6 +24,7 @@ from functory.engine.executions import dispatch
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.maintenance.pruner import Pruner
+from functory.engine.maintenance.queue_vacuum import QueueVacuum
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.maintenance.receipt_expiry import ReceiptExpiry
 from functory.engine.maintenance.verifier import Verifier
@@ -35,7 +36,7 @@ from functory.triggers.routing.router import Router
 from functory.triggers.sources.schedules.ticker import Ticker
 from functory.triggers.sources.supervisor import SourceSupervisor
 from functory.workers.app import make_app
-from functory.workers.dispatcher import Dispatcher
+from functory.workers.dispatcher import Dispatcher, StandbyDispatcher
 from functory.workers.execution.executor import Executor, worker_name
 from functory.workers.processes.embedded_worker import EmbeddedWorker
 from functory.workers.sandbox.runner import Runner
@@ -53,19 +54,38 @@ MakeService = Callable[[Database, Settings], Service]
 
 SERVICES: dict[Role, tuple[MakeService, ...]] = {
     "router": (Router, Release, OutboxPublisher, Dispatcher),
-    "scheduler": (Ticker, Dispatcher, Reaper, Compensator, ReceiptExpiry, Pruner, Verifier),
+    "scheduler": (
+        Ticker,
+        StandbyDispatcher,
+        Reaper,
+        Compensator,
+        ReceiptExpiry,
+        Pruner,
+        QueueVacuum,
+        Verifier,
+    ),
     "watcher": (SourceSupervisor,),
 }
-# Without a broker workers claim from the database, and events have no subscribers.
-BROKERLESS: dict[MakeService, MakeService | None] = {Dispatcher: None, OutboxPublisher: OutboxCleaner}
 
 
 def services(database: Database, settings: Settings, *roles: Role) -> list[Service]:
     """Make the services of ``roles``, each once."""
     found = dict.fromkeys(make for role in roles for make in SERVICES[role])
+    if Dispatcher in found:
+        found.pop(StandbyDispatcher, None)
     if settings.brokerless:
-        found = dict.fromkeys(BROKERLESS.get(make, make) for make in found)
-    return [make(database, settings) for make in found if make is not None]
+        # Workers claim from the database.
+        found.pop(Dispatcher, None)
+        found.pop(StandbyDispatcher, None)
+    if not settings.publishes:
+        # Events have no subscribers.
+        found = dict.fromkeys(OutboxCleaner if make is OutboxPublisher else make for make in found)
+    made = [make(database, settings) for make in found]
+    router = next((one for one in made if isinstance(one, Router)), None)
+    publisher = next((one for one in made if isinstance(one, OutboxPublisher)), None)
+    if router is not None and publisher is not None:
+        router.publish_with(publisher.batches)
+    return made
 
 
 class EmbeddedRoles:

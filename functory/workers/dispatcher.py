@@ -5,6 +5,7 @@ Only the dispatcher uses Celery's producer: all other code that creates an execu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -18,6 +19,12 @@ from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.workers.app import TASK, make_app
+
+# A dispatcher that stands by looks this often (seconds) for executions that are due for that long and were not sent.
+STANDBY_SECONDS = 5.0
+STANDBY_OVERDUE_SECONDS = 1.0
+# While it works it lets another dispatcher be first by this time (seconds).
+STANDBY_DELAY_SECONDS = 0.02
 
 
 class Dispatcher(Service):
@@ -98,6 +105,48 @@ class Dispatcher(Service):
         self.close()
         self._failed = True
         raise exchange.broker_unavailable(error) from error
+
+
+class StandbyDispatcher(Service):
+    """A second dispatcher, which works only while no other one does.
+
+    It looks rarely whether an execution is due for a while and no dispatcher has sent it. If so it also follows the
+    wake-up signals, always a little later than a first dispatcher would. It stops doing so when it has found nothing to
+    send for :data:`STANDBY_SECONDS`.
+    """
+
+    name = "standby_dispatcher"
+
+    def __init__(self, database: Database, settings: Settings, app: Celery | None = None) -> None:
+        self._database = database
+        self._dispatcher = Dispatcher(database, settings, app)
+        self._active_until = 0.0
+        self._set_active(False)
+
+    def run_once(self) -> bool:
+        """Send what no other dispatcher has sent. Always False, as the first dispatcher's."""
+        if self.topic is not None:
+            # Another one takes first what has just come.
+            time.sleep(STANDBY_DELAY_SECONDS)
+        elif not dispatch.is_any_due_since(self._database, STANDBY_OVERDUE_SECONDS):
+            return False
+        now = self._database.clock.monotonic()
+        if self._dispatcher.dispatch_batch():
+            self._active_until = now + STANDBY_SECONDS
+        self._set_active(now < self._active_until)
+        return False
+
+    def next_due(self) -> float | None:
+        """Seconds until the next round; the poll interval decides while this dispatcher only stands by."""
+        return self._dispatcher.next_due() if self.topic is not None else None
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        self._dispatcher.close()
+
+    def _set_active(self, active: bool) -> None:
+        self.topic = "executions" if active else None
+        self.poll_seconds = self._dispatcher.poll_seconds if active else STANDBY_SECONDS
 
 
 def message_size(due: int, slots: int, most: int) -> int:

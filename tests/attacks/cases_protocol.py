@@ -178,6 +178,8 @@ def inherited_descriptors(d: dict[str, Any]) -> Any:
             facts = os.fstat(fd)
         except OSError:
             continue
+        if fd == 4 and facts.st_mode & 0o170000 == 0o010000:
+            continue  # the pipe of tickets, of processes that may be kept: it can be read, and is empty
         if facts.st_rdev != os.makedev(1, 3):  # /dev/null, which is its stdin
             tries.through.append(f"{fd}: {facts.st_mode:o}")
     return tries.verdict()

@@ -206,6 +206,8 @@ def raise_own_limits(d: dict[str, Any]) -> Any:
 
     def more(kind: int) -> None:
         hard = resource.getrlimit(kind)[1]
+        if kind == resource.RLIMIT_CPU and hard == resource.RLIM_INFINITY:
+            raise PermissionError(1, "the worker counts the time of a process that it may keep")
         assert hard != resource.RLIM_INFINITY
         try:
             resource.setrlimit(kind, (hard + 1, hard + 1))

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits
 from functory.workers.sandbox.runner import Runner
 from tests.attacks.case import PARTS, Case, Report, stored
@@ -32,9 +33,9 @@ from tests.support.unprivileged import command, reveal
 _READY_SECONDS = 20.0
 
 
-def runner_of(tier: Any) -> Runner:
+def runner_of(tier: Any, options: Options | None = None) -> Runner:
     """Return a started runner of exactly this tier; raises when this machine does not have it."""
-    runner = Runner(tier=tier)
+    runner = Runner(tier=tier, options=options)
     runner.start()
     return runner
 
@@ -43,7 +44,11 @@ class World:
     """A runner, its targets, and the view from outside."""
 
     def __init__(self, tier: str) -> None:
-        self.runner = runner_of(tier)
+        self._tier = tier
+        # Attacks without grants run in processes that could be kept, as such functions do. One that is kept would be
+        # found among what an attack has left.
+        self.runner = runner_of(tier, Options(reuse_calls=1))
+        self._keeping: Runner | None = None
         self.decoys = Decoys()
 
     def run(self, case: Case) -> Report:
@@ -97,7 +102,10 @@ class World:
         # What is to be used again stays, by design: it is not to be found among what was left.
         text = source if raw else stored(source, "reused" if case.reuse else facts["mark"])
         code = Code(name=name, version=1, source=text)
-        return self.runner.run(
+        if case.reuse and self._keeping is None:
+            self._keeping = runner_of(self._tier)
+        runner = self._keeping if case.reuse and self._keeping else self.runner
+        return runner.run(
             Job(
                 execution_id="e-1",
                 root_id="r-1",
@@ -107,7 +115,8 @@ class World:
                 codes={code.key: code},
                 input={} if raw else {"d": facts},
                 limits=Limits(**case.limits),
-                reuse=case.reuse,
+                reuse=case.reuse or not case.grants,
+                tidy=not case.reuse,
                 packages=(facts["packages"],) if case.planted else (),
                 preload=("planted",) if case.planted else (),
                 grants=Grants(**(case.grants or {})),
@@ -148,6 +157,8 @@ class World:
 
     def close(self) -> None:
         self.runner.close()
+        if self._keeping is not None:
+            self._keeping.close()
         self.decoys.close()
 
 

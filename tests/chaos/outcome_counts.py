@@ -49,7 +49,6 @@ class Counts:
     attempts_crashed: int = 0
     released: int = 0
     zombies_rejected: int = 0
-    duplicate_messages: int = 0
     # Seconds from the harm to the success of each interrupted execution.
     recovery: list[float] = field(default_factory=list)
     # The longest time in which nothing succeeded, between the first and the last success.
@@ -87,10 +86,6 @@ def count(chaos: Chaos) -> Counts:
     counts.attempts_lost = outcomes["lost"]
     counts.attempts_crashed = outcomes["crashed"]
     counts.released = outcomes["released"]
-    tries = Counter(row["execution_id"] for row in attempts)
-    counts.duplicate_messages = sum(
-        max(0, row["dispatch_count"] - max(1, tries[id_])) for id_, row in executions.items()
-    )
     counts.zombies_rejected = len(chaos.lines(ZOMBIE))
     counts.recovery = recoveries(attempts, chaos.marks)
     counts.longest_pause = _longest_pause(attempts)

@@ -16,7 +16,6 @@ SUMS = (
     "attempts_lost",
     "released",
     "zombies_rejected",
-    "duplicate_messages",
     "effects_repeated",
 )
 
@@ -31,7 +30,6 @@ HEADS = (
     "attempts lost",
     "released",
     "zombies rejected",
-    "messages twice",
     "effects repeated",
     "recovery p50, s",
     "recovery max, s",

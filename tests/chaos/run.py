@@ -96,7 +96,6 @@ def run(
         "attempts_crashed": counts.attempts_crashed,
         "released": counts.released,
         "zombies_rejected": counts.zombies_rejected,
-        "duplicate_messages": counts.duplicate_messages,
         "recovery_seconds": counts.recovery_seconds,
         "longest_pause_seconds": counts.longest_pause,
         "states": dict(counts.states),

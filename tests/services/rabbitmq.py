@@ -110,6 +110,14 @@ class RabbitMQ(Server):
         found: Any = self._management("GET", f"queues/{url.rpartition('/')[2]}?columns=name")
         return [queue["name"] for queue in found]
 
+    def published(self, url: str) -> int:
+        """The number of messages that clients have published in the virtual host of ``url``.
+
+        The broker collects its statistics every five seconds.
+        """
+        found: Any = self._management("GET", f"vhosts/{url.rpartition('/')[2]}")
+        return found.get("message_stats", {}).get("publish", 0)
+
     @contextmanager
     def blocked(self) -> Iterator[None]:
         """Keep the memory alarm on inside the block: the broker stops reading from publishers (RabbitMQ's manual,

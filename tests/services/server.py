@@ -47,13 +47,15 @@ class Server(ABC):
     # The slowest one needs under ten seconds on an idle machine; a loaded one may need several times that.
     start_seconds = 240.0
     stop_seconds = 30.0
+    # The folder in which the server's folder is made; None for the one in memory, where there is room.
+    parent: Path | None = None
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
         """Reserve a folder and a port; `programs` come from `installation.find`. No process starts yet."""
         self.programs = programs
         self.port = free_port()
         prefix = f"functory-{type(self).__name__.lower()}-"
-        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=roomy_memory())).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.parent or roomy_memory())).resolve()
         user = _ordinary_user(self.account)
         self._uid = user.pw_uid if user else None
         self._gid = user.pw_gid if user else None

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,6 +21,8 @@ class Door:
         self.url = urlunsplit(parts._replace(netloc=f"{userinfo}127.0.0.1:{self._port}"))
         self._listener: socket.socket | None = None
         self._open: list[socket.socket] = []
+        # How often a client has sent something after an answer, or at first.
+        self.round_trips = 0
 
     def __enter__(self) -> "Door":
         return self
@@ -55,13 +58,24 @@ class Door:
                 return
             server = socket.create_connection(self._behind)
             self._open += [client, server]
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+            answered = threading.Event()
+            answered.set()
+            for source, target, note in (
+                (client, server, lambda answered=answered: self._count(answered)),
+                (server, client, answered.set),
+            ):
+                threading.Thread(target=_copy, args=(source, target, note), daemon=True).start()
+
+    def _count(self, answered: threading.Event) -> None:
+        if answered.is_set():
+            answered.clear()
+            self.round_trips += 1
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket, note: Callable[[], None]) -> None:
     try:
         while data := source.recv(65536):
+            note()
             target.sendall(data)
     except OSError:
         pass

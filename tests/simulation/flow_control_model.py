@@ -19,12 +19,12 @@ from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
-from functory.engine.events import routing_queue
 from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import lost_workers
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from tests.support.flow import TICK
+from tests.support.queue_places import with_places
 from tests.support.world import LEASE, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,6 @@ LOOKED_AT = (
     "trigger_id",
     "event_id",
     "state",
-    "waiting_for_slot",
     "attempt",
     "run_at",
     "started_at",
@@ -208,6 +207,7 @@ class Simulation:
         by_id = {one.id: one for one in self.model.events}
         with self.world.database.read() as tx:
             rows = tx.rows(sa.select(*(schema.execution.c[name] for name in LOOKED_AT)))
+        rows = with_places(self.world.database, rows)
         return [row | {"n": by_id[row["event_id"]].n, "k": by_id[row["event_id"]].k} for row in rows]
 
     def emit(self, k: str, p: int) -> None:
@@ -218,8 +218,8 @@ class Simulation:
 
     def route(self, one: Event, router: int, killed: bool = False) -> None:
         before = self.executions()
-        with self.killed(killed), self.world.database.write() as tx:
-            self.routers[router].route(tx, routing_queue.take_one(tx, one.id))
+        with self.killed(killed):
+            self.routers[router].route_one(one.id)
         if killed:
             assert self.executions() == before and not self._firings(one), "nothing of it is left"
             return

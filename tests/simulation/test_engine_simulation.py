@@ -13,7 +13,8 @@ import pytest
 
 from tests.services.missing_servers import strict
 from tests.simulation.__main__ import ENVIRONMENT
-from tests.simulation.engine.run import commit
+from tests.simulation.engine.run import Simulation, commit
+from tests.simulation.engine.world import World
 from tests.support.thoroughness import LEFT_OUT, amount
 
 # Each commit has other seeds. A slow machine may test fewer of them, and says so; with STRICT=1 it tests them all.
@@ -85,3 +86,13 @@ def test_statements_come_to_the_same_without_sqlalchemy_between():
     direct, usual = json.loads(direct), json.loads(usual)
     assert direct["failed"] == usual["failed"] == 0
     assert direct["counts"] == usual["counts"]
+
+
+def test_wakeups_of_transactions_reach_the_simulated_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics: set[str] = set()
+    signal = World.signal
+    monkeypatch.setattr(World, "signal", lambda world, woken: (topics.update(woken), signal(world, woken))[1])
+    simulation = Simulation()
+    simulation.prepare()
+    assert simulation.run(1).violations == []
+    assert {"events", "executions", "finished"} <= topics

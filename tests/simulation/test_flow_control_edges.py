@@ -89,8 +89,8 @@ WRONG: dict[str, tuple[str, Edit]] = {
         Edit(
             "functory.engine.executions.throttled_claims",
             "keep_with_token",
-            'row["throttle_key"] is not None',
-            'row["throttle_key"] is not None and row["attempt"] == 1',
+            'row["throttle"] is not None',
+            'row["throttle"] is not None and row["attempt"] == 1',
         ),
     ),
     "what is dropped counts": (

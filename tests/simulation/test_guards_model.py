@@ -131,8 +131,11 @@ class Model:
     def _pass_other_events(self) -> None:
         """Route the engine's own events, which match no trigger here."""
         mine = sa.tuple_(schema.event.c.type).in_([(t,) for t in TYPES])
+        others = sa.select(schema.event.c.id).where(sa.not_(mine))
         with self.world.database.write() as tx:
             tx.execute(sa.update(schema.event).where(sa.not_(mine)).values(state="routed", routed_at=tx.now))
+            queue = schema.routing_queue
+            tx.execute(sa.delete(queue).where(queue.c.event_id.in_(others)))
 
     def route(self, which: int) -> bool:
         """Route one event, and compare the decisions with the model's."""
@@ -388,7 +391,7 @@ OFF_BY_ONE = {
     "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
     "budget": Edit(
         "functory.engine.triggers.admission",
-        "within_budget",
+        "RootBudgets.refusal",
         "spent >= limit",
         "spent > limit",
     ),

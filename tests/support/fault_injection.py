@@ -121,9 +121,10 @@ class Faults:
         return self._statement(cursor.executemany, cursor, statement, parameters, context)
 
     def _statement(self, execute: Any, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        kind = self._draw(("before", "after", "lost"), [statement], statement)
         connection = context.root_connection.connection.dbapi_connection
-        self._sent.setdefault(id(connection), []).append(statement)
+        together = [*_kept_back(connection), statement]
+        kind = self._draw(("before", "after", "lost"), together, statement)
+        self._sent.setdefault(id(connection), []).extend(together)
         if kind is None:
             return False
         if kind == "lost":
@@ -135,7 +136,8 @@ class Faults:
         raise self._error(kind)
 
     def _commit(self, connection: Any, commit: Any) -> None:
-        sent = self._sent.pop(id(connection.dbapi_connection), [])
+        kept_back = _kept_back(connection.dbapi_connection)
+        sent = [*self._sent.pop(id(connection.dbapi_connection), []), *kept_back]
         kind = (
             self._draw(("uncommitted", "committed"), sent, f"COMMIT of {len(sent)} statements")
             if sent
@@ -179,3 +181,8 @@ class Faults:
         if self._database.dialect == "sqlite":
             return dbapi.ProgrammingError("Cannot operate on a closed database.")
         return dbapi.OperationalError(f"injected loss of the connection (seed {self.seed}, step {self.step})")
+
+
+def _kept_back(connection: Any) -> list[str]:
+    """The statements that PostgreSQL gets together with the next one, or with the commit."""
+    return [statement for statement, *_ in getattr(connection, "unsent", ()) if statement != "BEGIN"]

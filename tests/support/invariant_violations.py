@@ -9,6 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import schema
+from functory.engine.events import outbox
+from functory.engine.executions import queue_rows
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from tests.support.ordinary_history import settle
 from tests.support.world import World
@@ -67,11 +69,44 @@ def _an_event_is_left_behind(world, ids):
     world.advance(600)
 
 
+@breaks("I1")
+def _a_pending_event_is_in_no_queue(world, ids):
+    world.events.emit("lonely")
+    remove(world, t.routing_queue, t.routing_queue.c.quarantined.is_(False))
+
+
+@breaks("I1")
+def _a_quarantined_event_is_in_no_queue(world, ids):
+    remove(world, t.routing_queue, t.routing_queue.c.event_id == ids["quarantined"])
+
+
+@breaks("I1")
+def _a_quarantined_event_waits_for_a_router(world, ids):
+    change(world, t.routing_queue, t.routing_queue.c.event_id == ids["quarantined"], quarantined=False)
+
+
+@breaks("I1")
+def _a_routed_event_is_in_the_queue(world, ids):
+    add(world, t.routing_queue, event_id=ids["plain"])
+
+
+@breaks("I1")
+def _the_queue_has_an_event_that_does_not_exist(world, ids):
+    add(world, t.routing_queue, event_id=world.database.new_id())
+
+
+@breaks("I1")
+def _the_outbox_has_an_event_that_does_not_exist(world, ids):
+    with world.database.write() as tx:
+        outbox.put(tx, [ids["plain"], tx.new_id()])
+
+
 @breaks("I2")
 def _a_decided_event_is_pending_again(world, ids):
     # Its firings are written in the transaction that routes it; the switch keeps I1 out of it.
     Switches(world.database).throw(TRIGGERS)
     change(world, t.event, t.event.c.id == ids["plain"], state="pending")
+    add(world, t.routing_queue, event_id=ids["plain"])
 
 
 @breaks("I2")
@@ -189,7 +224,8 @@ def _a_queue_without_a_worker(world, ids):
 @breaks("I5")
 def _a_message_that_is_not_sent_again(world, ids):
     id_ = _open(world, claimed=False)
-    change(world, t.execution, t.execution.c.id == id_, dispatched_at=world.clock.now())
+    with world.database.write() as tx:
+        queue_rows.mark_sent(tx, [id_])
     world.advance(1200)
     # Others are claimed: it is this one that was forgotten.
     world.finish(world.claim(world.start()))
@@ -198,7 +234,7 @@ def _a_message_that_is_not_sent_again(world, ids):
 
 @breaks("I5")
 def _held_without_a_line(world, ids):
-    change(world, t.execution, t.execution.c.id == _open(world, claimed=False), waiting_for_slot=True)
+    change(world, t.backlog, t.backlog.c.execution_id == _open(world, claimed=False), waiting_for_slot=True)
 
 
 @breaks("I5")
@@ -249,6 +285,46 @@ def _a_place_of_what_has_ended(world, ids):
         world, t.slot, group_key="x", execution_id=ids["succeeded"], rule=0, capacity=5, position=ids["succeeded"],
         queue_at=world.clock.now(), taken_at=world.clock.now(),
     )  # fmt: skip
+
+
+@breaks("I17")
+def _an_open_execution_that_no_queue_has(world, ids):
+    remove(world, t.backlog, t.backlog.c.execution_id == _open(world, claimed=False))
+
+
+@breaks("I17")
+def _a_running_execution_that_is_not_in_flight(world, ids):
+    remove(world, t.in_flight, t.in_flight.c.execution_id == _open(world))
+
+
+@breaks("I17")
+def _an_execution_in_both_queues(world, ids):
+    id_ = _open(world, claimed=False)
+    row = first(world, t.backlog, t.backlog.c.execution_id == id_)
+    with world.database.write() as tx:
+        queue_rows.mark_sent(tx, [id_])
+        tx.insert(t.backlog, [row])
+
+
+@breaks("I17")
+def _a_running_execution_that_looks_unclaimed(world, ids):
+    change(world, t.in_flight, t.in_flight.c.execution_id == _open(world), claimed=False)
+
+
+@breaks("I17")
+def _what_has_ended_is_still_queued(world, ids):
+    add(world, t.backlog, **queue_rows.backlog_row(world.executions.get(ids["succeeded"])))
+
+
+@breaks("I17")
+def _what_has_ended_is_still_in_flight(world, ids):
+    row = world.executions.get(ids["failed"])
+    add(world, t.in_flight, **queue_rows.in_flight_row(row, world.clock.now()))
+
+
+@breaks("I18")
+def _an_execution_without_its_version(world, ids):
+    change(world, t.execution, of(ids, "succeeded"), version_id=world.database.new_id())
 
 
 @breaks("I8")

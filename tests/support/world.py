@@ -93,17 +93,33 @@ def settings_of(home: Path) -> Settings:
 
 
 class World:
-    """The services of one engine over one database; `worker` is the claiming worker's name, `lease` is in seconds."""
+    """The services of one engine over one database; `worker` is the claiming worker's name, `lease` is in seconds.
+
+    `settings` are changed settings; `like` is a world that has made the same ones.
+    """
 
     lease = LEASE
 
-    def __init__(self, url: str, home: Path, *, clock: Clock | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        home: Path,
+        *,
+        clock: Clock | None = None,
+        like: "World | None" = None,
+        **settings: Any,
+    ) -> None:
         self.url = url
         self.home = home
         self.clock = clock or ManualClock()
         self.database = Database(url, clock=self.clock)
         self.database.engine._compiled_cache = _compiled[self.database.dialect]
-        self.settings = Settings(home=home, **WORLD_SETTINGS, **settings) if settings else settings_of(home)
+        if like is not None:
+            self.settings = like.settings
+        else:
+            self.settings = (
+                Settings(home=home, **WORLD_SETTINGS, **settings) if settings else settings_of(home)
+            )
         self.functions = Functions(self.database, settings=self.settings)
         self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.events = Events(self.database, self.settings.max_event_bytes)
@@ -227,28 +243,35 @@ class World:
         ]
 
     @contextmanager
-    def statements(self) -> Iterator[list[str]]:
-        """Collect the SQL statements inside the block, without BEGIN and COMMIT; a batch counts as one.
+    def statements(self, *, of_each_row: bool = False) -> Iterator[list[str]]:
+        """Collect the SQL statements inside the block, without BEGIN and COMMIT. A batch counts as one, or
+        ``of_each_row`` as PostgreSQL gets it: one for each row.
 
         NOTIFY does not count either: a thread of its own sends one for many transactions.
         """
         sent: list[str] = []
 
-        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        def note(
+            _connection: Any, _cursor: Any, statement: str, given: Any, _context: Any, many: bool
+        ) -> None:
             if not statement.startswith(("BEGIN", "PRAGMA", "SELECT pg_notify")):
-                sent.append(statement)
+                sent.extend([statement] * (len(given) if many and of_each_row else 1))
 
         def copy(_connection: Any, table: sa.Table, _rows: Any) -> None:
             sent.append(f"COPY {table.name}")
             copy_rows(_connection, table, _rows)
 
-        copy_rows = row_copy.copy_rows
+        def insert(_connection: Any, table: sa.Table, _rows: Any) -> None:
+            sent.append(f"INSERT INTO {table.name}")
+            insert_later(_connection, table, _rows)
+
+        copy_rows, insert_later = row_copy.copy_rows, row_copy.insert_later
         sa.event.listen(self.database.engine, "before_cursor_execute", note)
-        row_copy.copy_rows = copy
+        row_copy.copy_rows, row_copy.insert_later = copy, insert
         try:
             yield sent
         finally:
-            row_copy.copy_rows = copy_rows
+            row_copy.copy_rows, row_copy.insert_later = copy_rows, insert_later
             sa.event.remove(self.database.engine, "before_cursor_execute", note)
 
     def close(self) -> None:
@@ -312,15 +335,20 @@ def emptied_postgres(migrated_postgres: str, postgres_server: "Postgres") -> str
 
     The database is emptied and not created anew: CREATE and DROP DATABASE take a second each on a busy disk.
     """
+    empty_postgres(postgres_server, migrated_postgres)
+    return migrated_postgres
+
+
+def empty_postgres(postgres_server: "Postgres", url: str) -> None:
+    """Delete all rows of a database, and end its other sessions."""
     tables = [table.name for table in reversed(schema.metadata.sorted_tables)]
     deletes = " ".join(f'DELETE FROM "{name}";' for name in tables)
     # A test that failed may have left a session with locks behind.
     others = "datname = current_database() AND pid <> pg_backend_pid()"
-    session = postgres_server.session(migrated_postgres)
+    session = postgres_server.session(url)
     session.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}")
     # All tables in one message to the server.
     session.execute(f"DO $$ BEGIN {deletes} END $$")
-    return migrated_postgres
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

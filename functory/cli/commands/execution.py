@@ -109,7 +109,7 @@ def show(id_: Id, json: AsJson = False) -> None:
         out.value(
             json_fields.execution(row)
             | {
-                "waiting_for_slot": row["waiting_for_slot"] and row["state"] == "queued",
+                "waiting_for_slot": row["waiting_for_slot"],
                 "slots": [json_fields.without_execution_id(place) for place in places],
                 "events": [event["id"] for event in found["events"]],
                 "attempts": [json_fields.without_execution_id(a) for a in attempts],

@@ -43,7 +43,7 @@ def verify(
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Check the sixteen invariants. Nothing is changed. Exit status 7 when one is violated."""
+    """Check the eighteen invariants. Nothing is changed. Exit status 7 when one is violated."""
     from functory.engine.maintenance import invariants, verifier
     from functory.engine.serialization import durations
 

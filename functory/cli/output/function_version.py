@@ -56,6 +56,7 @@ def draw(
             "permissions": ", ".join(row["permissions"]) or None,
             "may use": "\n".join(granted) or None,
             "waits for approval": "\n".join(pending) or None,
+            "process": _process(row),
             "metadata": row["metadata"] or None,
             "limits": row["limits"] or None,
             "patterns": row["output_patterns"] or None,
@@ -98,6 +99,20 @@ def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None
             explained.add(finding["kind"])
             for line in hints.in_message(finding["message"]).split("\n")[1:]:
                 out.styled((f"{'':<9}{line}", "dim"))
+
+
+def _process(row: Mapping[str, Any]) -> str:
+    """Say whether the process of an execution runs the next one."""
+    from functory.engine.functions.process_reuse import declared_reuse, is_pure
+
+    reuse = declared_reuse(row)
+    if reuse:
+        return "kept for the next execution (reuse=True)"
+    if reuse is False:
+        return "a new one for each execution (reuse=False)"
+    if not is_pure([row]):
+        return "a new one for each execution, for its rights"
+    return "kept for the next execution if it was left as it was"
 
 
 def dependency_name(dependency: Mapping[str, Any]) -> str:

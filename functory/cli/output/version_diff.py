@@ -22,6 +22,7 @@ COMPARED_FIELDS = (
     "metadata",
     "output_patterns",
     "limits",
+    "reuse",
     "compensate",
 )
 

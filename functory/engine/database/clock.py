@@ -170,13 +170,14 @@ class ServerIds:
         self._last = 0
 
     def __call__(self) -> str:
-        microseconds = (self._clock.cached_now() - _EPOCH) // timedelta(microseconds=1)
+        since = self._clock.cached_now() - _EPOCH
+        microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         timestamp = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
         with self._lock:
             self._last = timestamp = max(timestamp, self._last + 1)
         random = int.from_bytes(os.urandom(8)) >> 2
-        number = timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random
-        return str(uuids.UUID(int=number))
+        text = f"{timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def time_of_id(id_: str) -> datetime:

@@ -9,8 +9,10 @@ arrays.
 
 - SQLite: see :mod:`functory.engine.database.sqlite_connections`.
 - PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it out for SQLite,
-  which has one writer at a time), and a coalesced ``NOTIFY`` as wake-up, sent outside the transaction because commits
-  with NOTIFY are serialised.
+  which has one writer at a time), and a ``NOTIFY`` right after the commit as wake-up. Statements without an answer wait
+  for the next one that has an answer, or for the commit (:mod:`functory.engine.database.postgres_pipeline`). A reading
+  transaction without ``snapshot`` is no transaction of the server: READ COMMITTED shows each statement its own state
+  anyway.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +37,7 @@ from functory.engine.database.clock_offset import StoredOffset
 from functory.engine.database.driver_errors import DriverErrorTranslation, unknown_commit_outcome
 from functory.engine.database.group_commit import GroupCommit
 from functory.engine.database.notifications import Notifier, WakeupListener
+from functory.engine.database.server_time import measure_server_time
 from functory.engine.database.sqlite_files import DatabaseFile
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import Wakeup
@@ -47,9 +50,6 @@ if TYPE_CHECKING:
 # PostgreSQL ends a session that is idle inside a transaction for this long. A process that was stopped, or whose
 # machine is gone, would otherwise keep its rows locked, and no other process could recover its executions.
 IDLE_SECONDS = 30.0
-# An answer about PostgreSQL's clock that took longer than this (seconds) is measured again, this many times at most.
-CLOCK_SECONDS = 0.1
-CLOCK_TRIES = 5
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Database:
         )
         self.new_id = new_id or self._ids()
         self._group_commit = GroupCommit(self.write, self._driver_errors)
-        self._notifier: Notifier | None = None
+        self._notifier = Notifier(self)
         self._listener: WakeupListener | None = None
         _databases.add(self)
 
@@ -129,6 +129,11 @@ class Database:
         url = self._direct_url or self._url
         given = url.translate_connect_args(username="user", database="dbname")
         return {**given, **url.query}
+
+    @property
+    def schema_errors(self) -> int:
+        """The number of errors so far that a statement for another schema may have caused."""
+        return self._driver_errors.schema_errors
 
     @property
     def engine(self) -> Engine:
@@ -170,7 +175,8 @@ class Database:
             _inherited.append(self._engine)
         if self._direct_engine is not None:
             _inherited.append(self._direct_engine)
-        self._engine = self._direct_engine = self._notifier = self._listener = None
+        self._engine = self._direct_engine = self._listener = None
+        self._notifier = Notifier(self)
         self._watches = []
         self._open_lock = threading.Lock()
         self._group_commit = GroupCommit(self.write, self._driver_errors)
@@ -196,10 +202,11 @@ class Database:
             self._writer,
             self._connected(write=True) as connection,
             self._begin(connection) as transaction,
+            Tx(connection, now, self.new_id, self.dialect).ending() as tx,
         ):
-            tx = Tx(connection, now, self.new_id, self.dialect)
             yield tx
             try:
+                self._notifier.before_commit(tx)
                 transaction.commit()
             except BaseException as error:
                 _roll_back_failed_commit(connection)
@@ -208,6 +215,22 @@ class Database:
                     raise uncertain from error
                 raise
         self._after_commit(tx)
+
+    def single(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, wake: Collection[str] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction, in one round trip on PostgreSQL, and wake the topics ``wake``. Returns
+        its rows. The parameters have the form ``:name``, and the values are the driver's. Raises as :meth:`write`.
+        """
+        with self.write() as tx:
+            rows = tx.later(statement, parameters)
+            tx.wake(*wake)
+        return rows()
+
+    def run_alone(self, statement: str) -> None:
+        """Run a statement that cannot be part of a transaction (VACUUM), on PostgreSQL. Raises :class:`Unavailable`."""
+        with self._driver_errors, self.engine.connect() as opened:
+            opened.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
 
     def group_commit(self, work: Callable[[Tx], T]) -> T:
         """Run ``work`` in a transaction that it may share with the other threads of this process
@@ -222,7 +245,7 @@ class Database:
         """
         with self._driver_errors:
             now = self.clock.now()
-            with self._connected() as connection, self._begin(connection):
+            with self._connected() as connection, self._begin(connection, reading=not snapshot):
                 tx = Tx(connection, now, self.new_id, self.dialect)
                 if snapshot and self.dialect == "postgresql":
                     tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
@@ -241,7 +264,7 @@ class Database:
     def listen_for_wakeups(self) -> None:
         """Start to receive the wake-ups of other processes, until :meth:`close`."""
         if self._listener is None and self._url.database not in (None, "", ":memory:"):
-            self._listener = WakeupListener(self)
+            self._listener = WakeupListener(self, self._notifier.sender)
             self._listener.start()
 
     def reserve(self) -> None:
@@ -276,9 +299,8 @@ class Database:
         if self._listener is not None:
             self._listener.stop()
             self._listener = None
-        if self._notifier is not None:
-            self._notifier.stop()
-            self._notifier = None
+        self._notifier.stop()
+        self._notifier = Notifier(self)
         for engine in (self._engine, self._direct_engine):
             if engine is not None:
                 engine.dispose()
@@ -294,24 +316,28 @@ class Database:
             if self._pooled():
                 postgres_connections().end_pooled(connection)
 
-    def _begin(self, connection: Connection) -> RootTransaction:
+    @contextlib.contextmanager
+    def _begin(self, connection: Connection, *, reading: bool = False) -> Iterator[RootTransaction]:
         # Not by an event hook of the pool: with a hook, SQLAlchemy takes twice as long for every statement.
-        transaction = connection.begin()
         if self.dialect == "sqlite":
-            sqlite_connections.begin(connection)
-        elif self._pooled():
-            postgres_connections().begin_pooled(connection, self._idle_seconds)
-        return transaction
+            with connection.begin() as transaction:
+                sqlite_connections.begin(connection)
+                yield transaction
+            return
+        postgres = postgres_connections()
+        # A pooler may give each statement another session, so there a reading transaction is a real one.
+        with (
+            postgres.without_transaction(connection)
+            if reading and not self._pooled()
+            else contextlib.nullcontext(),
+            connection.begin() as transaction,
+        ):
+            if self._pooled():
+                postgres.begin_pooled(connection, self._idle_seconds)
+            yield transaction
 
     def _after_commit(self, tx: Tx) -> None:
-        if tx.topics:
-            self.wakeup.signal(tx.topics)
-            if self.dialect == "postgresql":
-                with self._open_lock:
-                    if self._notifier is None:
-                        self._notifier = Notifier(self)
-                    notifier = self._notifier
-                notifier.send(tx.topics)
+        self._notifier.after_commit(tx)
 
     def _ids(self) -> Callable[[], str]:
         """Return a generator of ids that uses the same clock as all timestamps."""
@@ -326,24 +352,7 @@ class Database:
         return self.engine.connect()
 
     def _server_time(self) -> tuple[float, datetime]:
-        """Return one instant twice: by the local monotonic clock and by the server's clock.
-
-        The connection is opened before, so that its time adds no error. The error is at most half of the round trip,
-        so slow answers are measured again: a clock that is seconds ahead makes the reaper take live leases for lost.
-        """
-        with self.engine.connect() as connection:
-            connection.execute(sa.select(sa.literal(1)))
-            best: tuple[float, float, datetime] | None = None
-            for _ in range(CLOCK_TRIES):
-                before = time.monotonic()
-                server = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-                took = time.monotonic() - before
-                if best is None or took < best[0]:
-                    best = took, before + took / 2, server.astimezone(UTC)
-                if took <= CLOCK_SECONDS:
-                    break
-            assert best is not None
-            return best[1:]
+        return measure_server_time(self._connect_engine)
 
     def _create_engine(self, url: URL, pool_size: int) -> Engine:
         if self.dialect == "postgresql":

@@ -29,24 +29,35 @@ _GONE = (*_CUT_OFF, "25006", "25P03", "25P04")
 # Codes of a server that cannot be used now: also no resources, connections included (53), a statement that the server
 # ended (57), errors of its system (58), and transactions that it rolled back (40).
 _UNAVAILABLE = (*_GONE, "53", "57", "58", "40")
+# Codes of a statement that the schema refuses: an unknown table, column or key (42), a column without a value (23502),
+# a value outside a CHECK (23514).
+_ANOTHER_SCHEMA = ("42", "23502", "23514")
+# SQLite has no codes for them.
+_ANOTHER_SQLITE_SCHEMA = re.compile(
+    r"no such (table|column)|has no column|NOT NULL constraint|CHECK constraint|ON CONFLICT clause does not match"
+)
 
 
 class DriverErrorTranslation:
     """A context that translates driver errors: a database that cannot be used becomes :class:`Unavailable`, and a value
     that it cannot store (a NUL or a lone surrogate in a key, a number beyond 64 bits) becomes :class:`Invalid`.
 
-    Stateless, so that one object serves all transactions of a database.
+    One object serves all transactions of a database. ``schema_errors`` counts the errors that a statement for another
+    schema may have caused.
     """
 
     def __init__(self, name: str, file: Path | None = None) -> None:
         self._name = name
         self._file = file
+        self.schema_errors = 0
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if error is not None:
+            if may_be_another_schema(error):
+                self.schema_errors += 1
             meant = translate_driver_error(self._name, error, self._file)
             if meant is not None:
                 raise meant from (None if isinstance(error, PoolTimeout) else error)
@@ -92,6 +103,15 @@ def translate_driver_error(name: str, error: BaseException, file: Path | None = 
     if isinstance(error, ProgrammingError) and "does not exist" in reason:
         return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     return None
+
+
+def may_be_another_schema(error: BaseException) -> bool:
+    """Return True for an error that a statement for another schema causes; a wrong statement causes the same one."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return bool(_ANOTHER_SQLITE_SCHEMA.search(str(error.orig)))
+    return _sqlstate(error).startswith(_ANOTHER_SCHEMA)
 
 
 def unknown_commit_outcome(name: str, error: BaseException) -> Uncertain | None:

@@ -84,18 +84,13 @@ class GroupCommit:
                     if len(tickets) == 1:
                         ticket.result = ticket.work(tx)
                         continue
-                    topics = set(tx.topics)
-                    savepoint = tx.connection.begin_nested()
                     try:
-                        with self._driver_errors:
+                        with self._driver_errors, tx.savepoint():
                             ticket.result = ticket.work(tx)
-                            savepoint.commit()
                     except Unavailable:
                         raise
                     except Exception as error:
-                        savepoint.rollback()
                         ticket.error = error
-                        tx.topics = topics
         except BaseException as error:
             # Nothing was committed, so every piece of work gets the error.
             for ticket in tickets:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
+import secrets
 import select
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -16,39 +18,70 @@ import structlog
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from functory.engine.database.wakeups import TOPICS
+from functory.engine.database.transaction import Tx
+from functory.engine.database.wakeups import CHANNEL, TOPICS
 
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
 
 log = structlog.get_logger("functory.database")
 
-CHANNEL = "functory_wakeup"
 # SQLite: interval (seconds) of polling for commits of other processes. The promise is 200 ms.
 DATA_VERSION_POLL_SECONDS = 0.05
 # Factor of the poll interval of roles while wake-ups of other processes arrive. A change of the file version cannot be
-# missed; a NOTIFY can, when its sender has lost its connection.
-SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 4.0
+# missed, and a NOTIFY goes out with its commit. It is missed only while the listener has no connection, and then the
+# factor is 1.
+SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 10.0
 # PostgreSQL: a listening connection without notifications is tried this often (seconds).
 QUIET_SECONDS = 10.0
-# PostgreSQL: minimum time (seconds) between two NOTIFY of one process.
+# PostgreSQL: minimum time (seconds) between two NOTIFY of one process for the same topics.
 NOTIFY_SECONDS = 0.003
 
 
 class Notifier:
-    """Sends ``NOTIFY`` from a thread of its own, at most once in a few milliseconds."""
+    """Decides when the wake-ups of one process are sent: with the transaction that causes them, or, when one has just
+    been sent for the same topics, a few milliseconds later from a thread of its own.
 
-    def __init__(self, database: Database) -> None:
+    ``sender`` marks the wake-ups of this process, which need not wake it again.
+    """
+
+    def __init__(self, database: Database, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._database = database
+        self.sender = secrets.token_hex(6)
+        self._monotonic = monotonic
+        # When each topic was last sent, in monotonic seconds.
+        self._sent_at: dict[str, float] = {}
         self._topics: set[str] = set()
         self._condition = threading.Condition()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
-    def send(self, topics: Iterable[str]) -> None:
+    def before_commit(self, tx: Tx) -> None:
+        """Let the commit of ``tx`` send its wake-ups to other processes, unless the same were sent just before."""
+        if not tx.topics or tx.dialect != "postgresql":
+            return
+        now = self._monotonic()
+        with self._condition:
+            if all(now - self._sent_at.get(topic, -math.inf) < NOTIFY_SECONDS for topic in tx.topics):
+                return
+            self._sent_at.update(dict.fromkeys(tx.topics, now))
+        driver: Any = tx.connection.connection.driver_connection
+        driver.notification = encode(self.sender, tx.topics)
+        tx.notified = True
+
+    def after_commit(self, tx: Tx) -> None:
+        """Wake this process for ``tx``, and soon the others, unless the commit has done so."""
+        if tx.topics:
+            self._database.wakeup.signal(tx.topics)
+            if tx.dialect == "postgresql" and not tx.notified:
+                self._send_soon(tx.topics)
+
+    def _send_soon(self, topics: Iterable[str]) -> None:
         with self._condition:
             self._topics.update(topics)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
+                self._thread.start()
             self._condition.notify()
 
     def stop(self) -> None:
@@ -56,7 +89,8 @@ class Notifier:
         with self._condition:
             self._stopping = True
             self._condition.notify()
-        self._thread.join(timeout=5)
+        if self._thread is not None:
+            self._thread.join(timeout=5)
 
     def _run(self) -> None:
         connection: Connection | None = None
@@ -64,32 +98,46 @@ class Notifier:
             with self._condition:
                 while not self._topics and not self._stopping:
                     self._condition.wait()
+                if not self._topics:
+                    break
+            time.sleep(NOTIFY_SECONDS)
+            with self._condition:
                 topics, self._topics = self._topics, set()
-            if not topics:
-                break
+                self._sent_at.update(dict.fromkeys(topics, self._monotonic()))
             try:
                 if connection is None:
                     connection = self._database.engine.connect().execution_options(
                         isolation_level="AUTOCOMMIT"
                     )
-                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, ",".join(sorted(topics)))))
+                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, encode(self.sender, topics))))
             except SQLAlchemyError:
                 # A lost wake-up costs one poll interval; the next one takes a new connection.
                 if connection is not None:
                     connection.invalidate()
                     connection.close()
                 connection = None
-            time.sleep(NOTIFY_SECONDS)
         if connection is not None:
             connection.close()
+
+
+def encode(sender: str, topics: Iterable[str]) -> str:
+    """Return the payload of a NOTIFY."""
+    return f"{sender}:{','.join(sorted(topics))}"
+
+
+def decode(payload: str, own: str) -> list[str]:
+    """Return the topics of a NOTIFY; none for one of the sender ``own``. Triggers of captured tables name no sender."""
+    sender, _, topics = payload.rpartition(":")
+    return [] if sender == own else [topic for topic in topics.split(",") if topic]
 
 
 class WakeupListener(threading.Thread):
     """Receives wake-ups of other processes: ``LISTEN`` on PostgreSQL, ``data_version`` of the file on SQLite."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sender: str) -> None:
         super().__init__(name="functory-wakeup", daemon=True)
         self._database = database
+        self._sender = sender
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -123,21 +171,23 @@ class WakeupListener(threading.Thread):
         raw.autocommit = True
         try:
             raw.execute(f"LISTEN {CHANNEL}")
+            # What came before it is unknown.
+            self._database.wakeup.signal(TOPICS)
             self._database.wakeup.poll_multiplier = POSTGRES_POLL_MULTIPLIER
             # Not select(): it refuses file descriptors from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
             quiet_since = time.monotonic()
             while not self._ended.is_set():
-                if readable.poll(500):
-                    for note in raw.notifies(timeout=0):
-                        self._database.wakeup.signal(t for t in note.payload.split(",") if t)
-                    quiet_since = time.monotonic()
-                elif time.monotonic() - quiet_since > QUIET_SECONDS:
-                    # Nothing comes on a connection that is lost without a sign, either. What came meanwhile is unknown.
+                if not readable.poll(500):
+                    if time.monotonic() - quiet_since <= QUIET_SECONDS:
+                        continue
+                    # Nothing comes on a connection that is lost without a sign, either. What came before the answer is
+                    # read below.
                     raw.execute("SELECT 1")
-                    self._database.wakeup.signal(TOPICS)
-                    quiet_since = time.monotonic()
+                for note in raw.notifies(timeout=0):
+                    self._database.wakeup.signal(decode(note.payload, self._sender))
+                quiet_since = time.monotonic()
         finally:
             # A listening connection must not go back into the pool.
             connection.invalidate()

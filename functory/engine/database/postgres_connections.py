@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.types.string import TextLoader
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import URL, Connection, Engine
 
 from functory.engine.database.driver_errors import discard_useless_connection
+from functory.engine.database.postgres_pipeline import PipelinedConnection
 
 # Seconds without an answer after which the server is asked whether it still works on the statement.
 ANSWER_SECONDS = 5.0
@@ -31,6 +33,9 @@ CONFIRM_SECONDS = 1.0
 UNREACHABLE_FACTOR = 6
 # Seconds without an answer after which a process that ends waits no longer.
 LAST_SECONDS = 1.0
+# A connection of the pool that was used in the last seconds is used again without asking the server, unless the server
+# has sent something meanwhile: it says so when it ends a session.
+PING_SECONDS = 3.0
 # Connections that a pool opens beyond its size, and closes after their use.
 SPARE_CONNECTIONS = 2
 # What TCP itself notices: a peer that acknowledges nothing for 25 seconds (tcp(7); the URL may have other values).
@@ -55,7 +60,7 @@ _WORKS = f"SELECT 1 {_OWN} AND state = 'active' AND wait_event_type IS DISTINCT 
 _END = f"SELECT pg_terminate_backend(pid) {_OWN}"
 
 
-class WatchedConnection(psycopg.Connection[Any]):
+class WatchedConnection(PipelinedConnection):
     """A connection whose waits are watched. ``session`` identifies it on the server; None where that is unknown."""
 
     watch: AnswerWatch | None = None
@@ -80,8 +85,8 @@ class AnswerWatch:
     def connect(self, *args: Any, **options: Any) -> WatchedConnection:
         """Open a watched connection, as the driver's own function does."""
         quick = options | {"connect_timeout": max(2, round(self.seconds))}
-        self._reconnect = lambda: WatchedConnection.connect(*args, **quick)
-        connection = WatchedConnection.connect(*args, **options)
+        self._reconnect = lambda: WatchedConnection.connect(*args, autocommit=True, **quick)
+        connection = WatchedConnection.connect(*args, autocommit=True, **options)
         connection.watch = self
         return connection
 
@@ -115,7 +120,6 @@ class AnswerWatch:
         try:
             with contextlib.closing(self._reconnect()) as connection:
                 connection.watch = _Deadline(self.seconds)
-                connection.autocommit = True
                 if session is None:
                     connection.execute("SELECT 1", prepare=False)
                     return False
@@ -186,7 +190,8 @@ def create_engine(url: URL, watch: AnswerWatch, pool_size: int, idle_seconds: fl
         return watch.connect(*args, **parameters)
 
     def prepare(connection: WatchedConnection, _record: Any) -> None:
-        connection.autocommit = True
+        # Ids are texts here: a UUID object of each would be made and turned into a text again.
+        connection.adapters.register_loader("uuid", TextLoader)
         session = connection.execute(_SESSION, prepare=False).fetchone()
         assert session is not None
         if session[0] == connection.info.backend_pid:
@@ -196,8 +201,16 @@ def create_engine(url: URL, watch: AnswerWatch, pool_size: int, idle_seconds: fl
             # The pooler's own number: the next transaction may have another session.
             connection.prepare_threshold = None
             watch.pooled = True
-        connection.autocommit = False
 
+    def is_alive(connection: WatchedConnection) -> bool:
+        idle = time.monotonic() - connection.answered_at
+        quiet = idle < PING_SECONDS and not connection.closed and not connection.has_input()
+        return quiet or ask(connection)
+
+    dialect: Any = engine.dialect
+    # Called by SQLAlchemy whenever a transaction begins, and when a connection leaves the pool.
+    dialect.do_begin = lambda connection: connection.driver_connection.begin()
+    ask, dialect.do_ping = dialect.do_ping, is_alive
     hooks.listen(engine, "do_connect", connect)
     hooks.listen(engine, "connect", prepare)
     hooks.listen(engine, "handle_error", discard_useless_connection)
@@ -207,15 +220,26 @@ def create_engine(url: URL, watch: AnswerWatch, pool_size: int, idle_seconds: fl
 def begin_pooled(connection: Connection, idle_seconds: float) -> None:
     """Set what a session would keep, for the transaction that begins, and note its session."""
     _, pid, start = connection.execute(_LOCAL, {"idle": str(round(idle_seconds * 1000))}).one()
-    _driver_connection(connection).session = pid, start
+    driver_connection(connection).session = pid, start
 
 
 def end_pooled(connection: Connection) -> None:
     """Forget the session of the transaction that has ended."""
     if not connection.invalidated and not connection.closed:
-        _driver_connection(connection).session = None
+        driver_connection(connection).session = None
 
 
-def _driver_connection(connection: Connection) -> WatchedConnection:
+@contextlib.contextmanager
+def without_transaction(connection: Connection) -> Iterator[None]:
+    """Let SQLAlchemy's transactions in the block be none of the server: each statement is one by itself."""
+    driver = driver_connection(connection)
+    driver.autocommit = True
+    try:
+        yield
+    finally:
+        driver.autocommit = False
+
+
+def driver_connection(connection: Connection) -> WatchedConnection:
     found: Any = connection.connection.driver_connection
     return found

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, CursorResult
+from sqlalchemy.engine import Connection, CursorResult, Dialect
+from sqlalchemy.exc import SQLAlchemyError
 
 # From this number of rows on, COPY takes PostgreSQL and its client less time than INSERT.
 COPY_ROWS = 4
+
+_SAVEPOINT = sa.text("SAVEPOINT functory_part")
+_RELEASE = sa.text("RELEASE SAVEPOINT functory_part")
+_ROLL_BACK = sa.text("ROLLBACK TO SAVEPOINT functory_part")
 
 
 class Tx:
@@ -28,14 +34,78 @@ class Tx:
         # writer at a time.
         self.writes_concurrently = dialect == "postgresql"
         self.topics: set[str] = set()
+        self._ends: list[Callable[[bool], None]] = []
+        # True when the commit itself sends the wake-ups to other processes.
+        self.notified = False
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""
         return self.connection.execute(statement, rows)
 
+    def later(
+        self, statement: str, parameters: Mapping[str, Any] | None = None
+    ) -> Callable[[], list[tuple[Any, ...]]]:
+        """Run a statement whose rows are needed only later, with parameters in the form ``:name`` (and CAST,
+        not ``::``). Returns a function
+        for its rows, which may be called after the next statement or the commit.
+
+        On PostgreSQL it takes no round trip: it is sent with the next statement or with the commit, which raises its
+        errors. The values are the driver's.
+        """
+        if self.dialect == "postgresql":
+            driver: Any = self.connection.connection.driver_connection
+            text = _for_driver(self.connection.dialect, statement)
+            cursor = driver.later(text, dict(parameters or {}))
+            return lambda: [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        result = self.execute(sa.text(statement), dict(parameters or {}))
+        rows = [tuple(row) for row in result] if result.returns_rows else []
+        return lambda: rows
+
+    def at_end(self, call: Callable[[bool], None]) -> None:
+        """Call ``call`` after the end of the transaction: with True after its commit, with False when it failed, also
+        if the outcome of the commit is not known.
+        """
+        self._ends.append(call)
+
+    @contextmanager
+    def ending(self) -> Iterator[Tx]:
+        """Run what was registered with :meth:`at_end` when the block ends, which is the whole transaction."""
+        try:
+            yield self
+        except BaseException:
+            self._end(False)
+            raise
+        self._end(True)
+
+    def _end(self, committed: bool, first: int = 0) -> None:
+        ends, self._ends[first:] = self._ends[first:], []
+        for call in ends:
+            call(committed)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Let an error in the block undo only what the block has written, its wake-ups, and what it does at the end."""
+        driver: Any = self.connection.connection.driver_connection if self.dialect == "postgresql" else None
+        topics, kept = set(self.topics), len(self._ends)
+        if driver is None:
+            self.execute(_SAVEPOINT)
+        else:
+            driver.later(str(_SAVEPOINT))
+        try:
+            yield
+            self.execute(_RELEASE)
+        except BaseException:
+            self.topics = topics
+            self._end(False, kept)
+            if driver is None or not driver.take_back(str(_SAVEPOINT)):
+                # Without a connection there is nothing to undo: the first error is the one to report.
+                with suppress(SQLAlchemyError):
+                    self.execute(_ROLL_BACK)
+            raise
+
     def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
         """Return all rows of a statement as dictionaries."""
-        return [dict(row) for row in self.connection.execute(statement, values).mappings()]
+        return _mappings(self.connection.execute(statement, values))
 
     def first(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
         """Return the first row of a statement, or None."""
@@ -51,11 +121,16 @@ class Tx:
         return self.connection.execute(statement, values).scalar()
 
     def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert ``rows`` (all with the same keys) in one batch; nothing for none."""
-        if self.dialect == "postgresql" and len(rows) >= COPY_ROWS:
-            from functory.engine.database.row_copy import copy_rows
+        """Insert ``rows`` (all with the same keys) in one batch; nothing for none.
 
-            copy_rows(self.connection, table, rows)
+        On PostgreSQL few rows are sent with the next statement that has an answer, or with the commit, and so are their
+        errors.
+        """
+        if self.dialect == "postgresql" and rows:
+            from functory.engine.database import row_copy
+
+            write = row_copy.copy_rows if len(rows) >= COPY_ROWS else row_copy.insert_later
+            write(self.connection, table, rows)
         elif rows:
             self.connection.execute(_insert(table), list(rows))
 
@@ -69,8 +144,13 @@ class Tx:
         return result.rowcount == 1
 
     def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch."""
-        if rows:
+        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch.
+
+        Several rows are inserted in the order of their primary keys.
+        """
+        if self.dialect == "postgresql" and len(rows) > 1:
+            self._execute_with_rows(_row_sets().insert_missing(table, tuple(rows[0])), table, rows)
+        elif rows:
             self.connection.execute(_insert_missing(self.dialect, table), list(rows))
 
     def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
@@ -86,21 +166,76 @@ class Tx:
         )
 
     def upsert(
-        self, table: sa.Table, rows: Sequence[dict[str, Any]], changes: Callable[[Any], Mapping[str, Any]]
+        self,
+        table: sa.Table,
+        rows: Sequence[dict[str, Any]],
+        changes: Callable[[Any], Mapping[str, Any]],
+        values: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
         """Insert ``rows`` (all with the same keys), in place of rows with their primary keys. Returns the rows as they
         are now, locked until the commit.
 
-        ``changes`` gets the columns of the new row and returns what changes in the one that is there.
+        ``changes`` gets the columns of the new row and returns what changes in the one that is there. It may have
+        parameters, whose ``values`` hold for all rows.
         """
         if not rows:
             return []
+        if self.dialect == "postgresql":
+            statement = _row_sets().upsert(table, tuple(rows[0]), changes)
+            return _mappings(self._execute_with_rows(statement, table, rows, values))
         # The rows are passed beside the statement: it is compiled once for any number of rows.
-        return self.rows(_upsert(self.dialect, table, changes), list(rows))
+        return self.rows(_upsert(self.dialect, table, changes), [{**row, **(values or {})} for row in rows])
+
+    def update_rows(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Change the rows that have the primary keys of ``rows`` (all with the same keys): their other columns."""
+        if self.dialect == "postgresql" and rows:
+            self._execute_with_rows(_row_sets().update(table, tuple(rows[0])), table, rows)
+        elif rows:
+            named = [{f"new_{name}": value for name, value in row.items()} for row in rows]
+            self.connection.execute(_update(table, tuple(rows[0])), named)
+
+    def _execute_with_rows(
+        self,
+        statement: Any,
+        table: sa.Table,
+        rows: Sequence[dict[str, Any]],
+        values: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = _row_sets().parameters(self.connection.dialect, table, rows)
+        return self.connection.execute(statement, {**given, **(values or {})})
 
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
         self.topics.update(topics)
+
+
+def _mappings(result: CursorResult[Any]) -> list[dict[str, Any]]:
+    # Not by SQLAlchemy's mappings, which look up each name in each row.
+    names = tuple(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result]
+
+
+def _row_sets() -> Any:
+    """Import what only PostgreSQL needs."""
+    from functory.engine.database import row_sets
+
+    return row_sets
+
+
+@functools.cache
+def _update(table: sa.Table, names: tuple[str, ...]) -> Any:
+    keys = {column.name for column in table.primary_key.columns}
+    new = {name: sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in names}
+    return (
+        sa.update(table)
+        .where(*(table.c[name] == new[name] for name in names if name in keys))
+        .values({name: new[name] for name in names if name not in keys})
+    )
+
+
+@functools.cache
+def _for_driver(dialect: Dialect, statement: str) -> str:
+    return str(sa.text(statement).compile(dialect=dialect))
 
 
 @functools.cache

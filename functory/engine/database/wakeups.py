@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Iterable
 
-TOPICS = ("events", "executions", "finished", "flow", "outbox", "sources")
+# PostgreSQL's channel of all wake-ups.
+CHANNEL = "functory_wakeup"
+TOPICS = ("events", "executions", "finished", "flow", "outbox", "sagas", "sources")
 
 
 class Wakeup:
@@ -27,6 +29,9 @@ class Wakeup:
 
     def signal(self, topics: Iterable[str]) -> None:
         """Wake every waiter of ``topics`` in this process."""
+        topics = [topic for topic in topics if topic in self._generation]
+        if not topics:
+            return
         with self._condition:
             for topic in topics:
                 self._generation[topic] += 1

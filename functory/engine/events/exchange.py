@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kombu.connection import Connection
 from kombu.entity import Exchange
 from kombu.messaging import Producer
 
 from functory.engine.errors import Unavailable
-from functory.engine.events import store as event_store
-from functory.engine.serialization import json_codec
+from functory.engine.events.amqp_publisher import AmqpPublisher
+from functory.engine.events.messages import CONTENT_TYPE, EventMessage, message_of
+from functory.engine.events.redis_publisher import RedisPublisher
 from functory.engine.settings import Settings
-
-CONTENT_TYPE = "application/cloudevents+json"
-
 
 # A publisher waits this long (seconds) for a connection, and for each answer. Then its messages wait in the database.
 PUBLISH_SECONDS = 5
@@ -70,53 +68,88 @@ def topic_exchange(namespace: str) -> Exchange:
 
 
 class EventPublisher:
-    """Publishes envelopes over one connection, which it opens again after a failure. Not shared between threads."""
+    """Publishes envelopes over one connection, which it opens again after a failure. Safe to use from many threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._url = settings.broker
         self._exchange = topic_exchange(settings.namespace)
         self._connection: Connection | None = None
-        self._producer: Producer | None = None
+        self._publisher: MessagePublisher | None = None
         self._lock = threading.Lock()
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Send events in order. Raises :class:`Unavailable`; then some may have been sent."""
+    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Send events in order, and wait until the broker has confirmed them. Returns the bytes of each message.
+
+        Raises :class:`Unavailable`; then some may have been sent.
+        """
+        messages = [message_of(row) for row in rows]
         with self._lock:
             try:
-                producer = self._open()
-                for row in rows:
-                    producer.publish(
-                        json_codec.encode(event_store.envelope(row)),
-                        routing_key=row["type"],
-                        content_type=CONTENT_TYPE,
-                        content_encoding="utf-8",
-                        delivery_mode=2,
-                        message_id=row["id"],
-                        retry=False,
-                    )
+                self._open().publish(messages)
             except Exception as error:
                 self._close()
                 raise broker_unavailable(error) from error
+        return [len(message.body) for message in messages]
 
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
             self._close()
 
-    def _open(self) -> Producer:
-        if self._producer is None:
+    def _open(self) -> MessagePublisher:
+        """Return the publisher of an open connection."""
+        if isinstance(self._publisher, AmqpPublisher) and not self._publisher.is_connected():
+            self._close()
+        if self._publisher is None:
             self._connection = connect(self._url)
-            channel = self._connection.channel()
-            self._producer = Producer(channel, exchange=self._exchange, auto_declare=True)
-        return self._producer
+            channel: Any = self._connection.channel()
+            self._exchange(channel).declare()
+            self._publisher = _publisher_of(channel, self._exchange, self._connection.transport.driver_type)
+        return self._publisher
 
     def _close(self) -> None:
-        connection, self._connection, self._producer = self._connection, None, None
+        connection, self._connection, self._publisher = self._connection, None, None
         if connection is not None:
             try:
                 connection.release()
             except Exception:  # noqa: S110  (the connection is broken and is dropped)
                 pass
+
+
+class MessagePublisher(Protocol):
+    """What sends messages over an open connection."""
+
+    def publish(self, messages: Sequence[EventMessage]) -> None:
+        """Send messages in order, and return when the broker has them. Raises an error of the driver."""
+        ...
+
+
+class _KombuPublisher:
+    """Publishes over any transport of kombu, one message after the other."""
+
+    def __init__(self, channel: Any, exchange: Exchange) -> None:
+        self._producer = Producer(channel, exchange=exchange, auto_declare=False)
+
+    def publish(self, messages: Sequence[EventMessage]) -> None:
+        """See :class:`MessagePublisher`."""
+        for message in messages:
+            self._producer.publish(
+                message.body,
+                routing_key=message.routing_key,
+                content_type=CONTENT_TYPE,
+                content_encoding="utf-8",
+                delivery_mode=2,
+                message_id=message.id,
+                retry=False,
+            )
+
+
+def _publisher_of(channel: Any, exchange: Exchange, driver: str) -> MessagePublisher:
+    if driver == "amqp":
+        return AmqpPublisher(channel, exchange.name, PUBLISH_SECONDS)
+    if driver == "redis":
+        return RedisPublisher(channel, exchange.name)
+    return _KombuPublisher(channel, exchange)
 
 
 def ping(settings: Settings) -> None:

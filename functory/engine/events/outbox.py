@@ -1,79 +1,132 @@
-"""The transactional outbox: events that are committed and not yet published."""
+"""The transactional outbox: batches of committed events that the broker has not confirmed.
+
+A row is a batch: the ids of events, in the order in which subscribers get them. The transaction that settles who
+publishes the events writes it:
+
+- An event that waits for a router has no row. The router writes one for all events that it routes together, and one for
+  an event that it cannot route or may not route (:mod:`functory.engine.events.routing_queue`).
+- An event that needs no router gets its row with itself.
+
+The process that wrote a row may publish the batch from its memory, after the commit
+(:mod:`functory.engine.events.batch_publisher`); the row carries a claim until then. Whatever is left over is read from
+the database and published by any publisher (:mod:`functory.engine.maintenance.outbox_publisher`).
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.packed_ids import pack, packed_id, places, unpack
 from functory.engine.database.schema import Instant, event, outbox
-from functory.engine.errors import Unavailable
-from functory.engine.events.exchange import EventPublisher
+
+# Events of one row: a publisher holds them in memory.
+MAX_BATCH = 200
 
 # Built once, because every publisher runs them in every round.
 _NOW = sa.bindparam("now", type_=Instant)
 _IDS = sa.bindparam("ids", expanding=True)
+_FREE = sa.or_(outbox.c.claimed_until.is_(None), outbox.c.claimed_until < _NOW)
 _UNPUBLISHED = (
-    sa.select(event)
-    .join(outbox, outbox.c.event_id == event.c.id)
-    .where(sa.or_(outbox.c.claimed_until.is_(None), outbox.c.claimed_until < _NOW))
-    .order_by(outbox.c.event_id)
+    sa.select(outbox.c.id, outbox.c.event_ids, outbox.c.count)
+    .where(_FREE)
+    .order_by(outbox.c.id)
     .limit(sa.bindparam("limit", type_=sa.Integer))
-    .with_for_update(of=outbox, skip_locked=True)
+    .with_for_update(skip_locked=True)
 )
+_ANY_FREE = sa.select(sa.literal(1)).select_from(outbox).where(_FREE).limit(1)
 _CLAIMED = (
-    sa.update(outbox)
-    .where(outbox.c.event_id.in_(_IDS))
-    .values(claimed_until=sa.bindparam("until", type_=Instant))
+    sa.update(outbox).where(outbox.c.id.in_(_IDS)).values(claimed_until=sa.bindparam("until", type_=Instant))
 )
+_EVENTS = sa.select(event).where(event.c.id.in_(_IDS))
+_PUBLISHED = sa.delete(outbox).where(outbox.c.id.in_(_IDS))
 
 
-def claim_unpublished(tx: Tx, limit: int, seconds: float) -> list[dict[str, Any]]:
-    """Claim up to ``limit`` events that are not on the exchange yet, in order, for ``seconds``. Returns their rows."""
-    rows = tx.rows(_UNPUBLISHED, {"now": tx.now, "limit": limit})
-    if rows:
-        until = tx.now + timedelta(seconds=seconds)
-        tx.execute(_CLAIMED, {"ids": [row["id"] for row in rows], "until": until})
-    return rows
+def put(tx: Tx, event_ids: Sequence[str], *, claim_seconds: float | None = None) -> list[str]:
+    """Write events into the outbox, in this order. Returns the ids of the new rows.
 
-
-def mark_published(tx: Tx, ids: Sequence[str]) -> None:
-    """Record that the exchange has confirmed these events."""
-    tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(ids)))
-
-
-def publish_outbox(
-    database: Database, publisher: EventPublisher, limit: int = 200, *, claim_seconds: float = 30.0
-) -> list[dict[str, Any]]:
-    """Publish the oldest unpublished events and record it. Returns their rows.
-
-    No transaction is open while the broker is asked. When it fails, the events are free again at once; after a crash,
-    when ``claim_seconds`` have passed. What was sent before is then sent again: subscribers recognise duplicates by the
-    CloudEvents ``id``.
+    With ``claim_seconds`` the caller publishes them itself after the commit, and no other process does for so long.
+    Without, publishers are woken.
     """
-    with database.write() as tx:
-        rows = claim_unpublished(tx, limit, claim_seconds)
-    if not rows:
-        return rows
-    ids = [row["id"] for row in rows]
-    try:
-        publisher.publish(rows)
-    except Exception:
-        with contextlib.suppress(Unavailable), database.write() as tx:
-            tx.execute(_CLAIMED, {"ids": ids, "until": None})
-        raise
-    with database.write() as tx:
-        mark_published(tx, ids)
-    return rows
+    until = None if claim_seconds is None else tx.now + timedelta(seconds=claim_seconds)
+    rows: list[dict[str, Any]] = []
+    for at in range(0, len(event_ids), MAX_BATCH):
+        ids = event_ids[at : at + MAX_BATCH]
+        rows.append(
+            {
+                "id": tx.new_id(),
+                "event_ids": pack(ids),
+                "count": len(ids),
+                "first_id": min(ids),
+                "time": tx.now,
+                "claimed_until": until,
+            }
+        )
+    if rows:
+        tx.insert(outbox, rows)
+        if claim_seconds is None:
+            tx.wake("outbox")
+    return [row["id"] for row in rows]
+
+
+def claim_unpublished(tx: Tx, limit: int, seconds: float) -> tuple[list[str], list[dict[str, Any]]]:
+    """Claim the oldest batches that no publisher has, for ``seconds``: together at most ``limit`` events, or one batch.
+
+    Returns the ids of the batches, and the rows of their events in order.
+    """
+    ids: list[str] = []
+    event_ids: list[str] = []
+    for row in tx.rows(_UNPUBLISHED, {"now": tx.now, "limit": limit}):
+        if ids and len(event_ids) + row["count"] > limit:
+            break
+        ids.append(row["id"])
+        event_ids += unpack(row["event_ids"])
+    if not ids:
+        return [], []
+    claim(tx, ids, seconds)
+    found = {row["id"]: row for row in tx.rows(_EVENTS, {"ids": event_ids})}
+    return ids, [found[id_] for id_ in event_ids if id_ in found]
+
+
+def claim(tx: Tx, ids: Sequence[str], seconds: float | None) -> None:
+    """Claim batches for ``seconds``; None: let every publisher have them."""
+    until = None if seconds is None else tx.now + timedelta(seconds=seconds)
+    tx.execute(_CLAIMED, {"ids": list(ids), "until": until})
+    if seconds is None:
+        tx.wake("outbox")
+
+
+def has_unclaimed(tx: Tx) -> bool:
+    """Return True while a batch waits for a publisher."""
+    return tx.scalar(_ANY_FREE, {"now": tx.now}) is not None
+
+
+def mark_published(tx: Tx, ids: Iterable[str]) -> None:
+    """Record that the exchange has confirmed all events of these batches."""
+    tx.execute(_PUBLISHED, {"ids": list(ids)})
 
 
 def drop_outbox(database: Database, limit: int) -> int:
-    """Remove the oldest unpublished events from the outbox, because there is no broker. Returns the number removed."""
-    oldest = sa.select(outbox.c.event_id).order_by(outbox.c.event_id).limit(limit)
-    oldest = oldest.with_for_update(skip_locked=True)
+    """Remove the oldest batches from the outbox, because there is no broker. Returns the number removed."""
+    oldest = sa.select(outbox.c.id).order_by(outbox.c.id).limit(limit).with_for_update(skip_locked=True)
+    with database.read() as tx:
+        if tx.scalar(sa.select(outbox.c.id).limit(1)) is None:
+            return 0
     with database.write() as tx:
-        return tx.execute(sa.delete(outbox).where(outbox.c.event_id.in_(oldest))).rowcount
+        return tx.execute(sa.delete(outbox).where(outbox.c.id.in_(oldest))).rowcount
+
+
+def unpublished_ids() -> sa.Select[str, Any]:
+    """Return the query of the events that the outbox has: ``event_id``, and ``outbox_id`` of the batch."""
+    numbers = places(MAX_BATCH)
+    return (
+        sa.select(
+            packed_id(outbox.c.event_ids, numbers.c.place).label("event_id"), outbox.c.id.label("outbox_id")
+        )
+        .select_from(outbox)
+        .join(numbers, numbers.c.place < outbox.c.count)
+    )

@@ -1,46 +1,81 @@
-"""The routing queue: events that wait for a routing decision."""
+"""The routing queue: the events that wait for a routing decision, and those that no router could decide about.
+
+It has one row for each pending and each quarantined event, and the row of ``event`` has the state. A row of the queue
+is written with its event and deleted with the decision. So the cost of a round does not grow with history, and routing
+an event changes no index of ``event``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Tx
-from functory.engine.database.schema import Id, Instant, Words, event
+from functory.engine.database.schema import Id, Instant, Words, event, routing_queue
+from functory.engine.events import outbox
 
 MAX_ROUTE_ATTEMPTS = 5
+
+_LEAST = "00000000-0000-0000-0000-000000000000"
+_OPEN = routing_queue.c.quarantined.is_(False)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Locked pending events, in order. ``unpublished`` are those that the outbox never had."""
+
+    events: Sequence[Mapping[str, Any]] = ()
+    unpublished: Sequence[Mapping[str, Any]] = ()
+
+
+def add(tx: Tx, ids: Sequence[str], *, published: bool = False) -> None:
+    """Queue new events, in their transaction. ``published``: they are in the outbox as well."""
+    tx.insert(
+        routing_queue,
+        [{"quarantined": False, "event_id": id_, "route_after": None, "published": published} for id_ in ids],
+    )
 
 
 def count_quarantined(tx: Tx) -> int:
     """Return the number of quarantined events."""
-    count = sa.select(sa.func.count()).select_from(event).where(event.c.state == "quarantined")
+    count = sa.select(sa.func.count()).select_from(routing_queue).where(routing_queue.c.quarantined.is_(True))
     return int(tx.scalar(count) or 0)
 
 
-def _pending(what: Any) -> sa.Select[Any]:
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after <= sa.bindparam("now", type_=Instant))
-    waiting = sa.select(what).where(event.c.state == "pending", due).order_by(event.c.id)
-    return waiting.with_for_update(skip_locked=True)
+def _pending(*what: Any) -> Any:
+    due = sa.or_(
+        routing_queue.c.route_after.is_(None),
+        routing_queue.c.route_after <= sa.bindparam("now", type_=Instant),
+    )
+    waiting = sa.select(*what).where(_OPEN, due).order_by(routing_queue.c.event_id)
+    return waiting.with_for_update(of=routing_queue, skip_locked=True)
+
+
+def _pending_events() -> Any:
+    return _pending(event, routing_queue.c.published).join(event, event.c.id == routing_queue.c.event_id)
 
 
 # Built once, because every router runs them in every round.
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 
-_TAKE = _pending(event).limit(_LIMIT)
+_TAKE = _pending_events().limit(_LIMIT)
 
-_IDS = _pending(event.c.id).limit(_LIMIT)
+_IDS = _pending(routing_queue.c.event_id).limit(_LIMIT)
 
-_ONE = _pending(event).where(event.c.id == sa.bindparam("id", type_=Id))
-
-
-def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return tx.rows(statement, {"now": tx.now, **values})
+_ONE = _pending_events().where(routing_queue.c.event_id == sa.bindparam("id", type_=Id))
 
 
-def take_pending(tx: Tx, limit: int) -> list[dict[str, Any]]:
+def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> Taken:
+    rows = tx.rows(statement, {"now": tx.now, **values})
+    unpublished = [row for row in rows if not row.pop("published")]
+    return Taken(rows, unpublished)
+
+
+def take_pending(tx: Tx, limit: int) -> Taken:
     """Lock up to ``limit`` pending events, in order."""
     return _lock_pending(tx, _TAKE, {"limit": limit})
 
@@ -50,19 +85,26 @@ def pending_ids(tx: Tx, limit: int) -> list[str]:
     return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
 
 
-def take_one(tx: Tx, id_: str) -> list[dict[str, Any]]:
-    """Lock one event if it is still pending. Returns a list with the event, or an empty list."""
+def take_one(tx: Tx, id_: str) -> Taken:
+    """Lock one event if it is still pending. Returns it, or nothing."""
     return _lock_pending(tx, _ONE, {"id": id_})
 
 
 _FIRST = (
-    sa.select(event.c.id)
-    .where(event.c.state == "pending", event.c.route_attempts == 0)
-    .order_by(event.c.id)
+    sa.select(routing_queue.c.event_id)
+    .where(_OPEN, routing_queue.c.route_after.is_(None))
+    .order_by(routing_queue.c.event_id)
     .limit(1)
 )
 
-_TRIED = sa.select(event.c.route_attempts).where(event.c.id == sa.bindparam("own", type_=Id))
+_OWN = routing_queue.c.event_id == sa.bindparam("own", type_=Id)
+
+_TRIED = (
+    sa.select(event.c.route_attempts, routing_queue.c.published)
+    .join(routing_queue, routing_queue.c.event_id == event.c.id)
+    .where(_OPEN, _OWN)
+    .with_for_update(of=routing_queue)
+)
 
 _FAILED = (
     sa.update(event)
@@ -70,8 +112,17 @@ _FAILED = (
     .values(
         state=sa.bindparam("new"),
         route_attempts=sa.bindparam("tried"),
-        route_after=sa.bindparam("after", type_=Instant),
         problem=sa.bindparam("why", type_=Words),
+    )
+)
+
+_PUT_OFF = (
+    sa.update(routing_queue)
+    .where(_OPEN, _OWN)
+    .values(
+        quarantined=sa.bindparam("given_up", type_=sa.Boolean),
+        route_after=sa.bindparam("after", type_=Instant),
+        published=True,
     )
 )
 
@@ -79,6 +130,32 @@ _ROUTED = (
     sa.update(event)
     .where(event.c.id.in_(sa.bindparam("ids", expanding=True)), event.c.state == "pending")
     .values(state="routed", routed_at=sa.bindparam("now", type_=Instant), problem=None)
+)
+
+_DONE = sa.delete(routing_queue).where(
+    _OPEN, routing_queue.c.event_id.in_(sa.bindparam("ids", expanding=True))
+)
+
+
+_DONE_AND_ROUTED = _ROUTED.add_cte(_DONE.cte("done"))
+
+_TAKE_UNPUBLISHED = (
+    sa.select(event)
+    .join(routing_queue, routing_queue.c.event_id == event.c.id)
+    .where(
+        _OPEN,
+        routing_queue.c.published.is_(False),
+        routing_queue.c.event_id > sa.bindparam("after", type_=Id),
+    )
+    .order_by(routing_queue.c.event_id)
+    .limit(_LIMIT)
+    .with_for_update(of=routing_queue, skip_locked=True)
+)
+
+_PUBLISH = (
+    sa.update(routing_queue)
+    .where(_OPEN, routing_queue.c.event_id.in_(sa.bindparam("ids", expanding=True)))
+    .values(published=True)
 )
 
 
@@ -90,26 +167,51 @@ def first_unrouted(tx: Tx) -> str | None:
     return tx.scalar(_FIRST)
 
 
+def take_unpublished(tx: Tx, limit: int, after: str | None) -> list[dict[str, Any]]:
+    """Take up to ``limit`` waiting events with ids above ``after`` that the outbox never had, in order. The caller puts
+    them there.
+    """
+    rows = tx.rows(_TAKE_UNPUBLISHED, {"after": after or _LEAST, "limit": limit})
+    if rows:
+        tx.execute(_PUBLISH, {"ids": [row["id"] for row in rows]})
+    return rows
+
+
 def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
     """pending → routed: final, in the transaction of the events' firings."""
-    tx.execute(_ROUTED, {"ids": list(ids), "now": tx.now})
+    given = {"ids": list(ids), "now": tx.now}
+    if tx.dialect == "postgresql":
+        tx.execute(_DONE_AND_ROUTED, given)
+    else:
+        tx.execute(_DONE, given)
+        tx.execute(_ROUTED, given)
 
 
 def mark_failed(tx: Tx, id_: str, problem: str) -> str:
-    """pending → pending with backoff, or → quarantined at the fifth failure. Returns the new state."""
-    attempts = int(tx.scalar(_TRIED, {"own": id_}) or 0) + 1
+    """pending → pending with backoff, or → quarantined at the fifth failure. Returns the new state.
+
+    Subscribers need not wait for the router: the event goes into the outbox if it never was there.
+    """
+    row = tx.first(_TRIED, {"own": id_})
+    if row is None:
+        return "routed"
+    attempts = row["route_attempts"] + 1
     state = "quarantined" if attempts >= MAX_ROUTE_ATTEMPTS else "pending"
-    tx.execute(
-        _FAILED,
-        {
-            "own": id_,
-            "new": state,
-            "tried": attempts,
-            "after": _later(tx.now, attempts),
-            "why": problem[:2000],
-        },
-    )
+    tx.execute(_FAILED, {"own": id_, "new": state, "tried": attempts, "why": problem[:2000]})
+    after = None if state == "quarantined" else _later(tx.now, attempts)
+    tx.execute(_PUT_OFF, {"own": id_, "given_up": state == "quarantined", "after": after})
+    if not row["published"]:
+        outbox.put(tx, [id_])
     return state
+
+
+def release(tx: Tx, ids: Sequence[str]) -> None:
+    """quarantined → pending, in the queue."""
+    tx.execute(
+        sa.update(routing_queue)
+        .where(routing_queue.c.quarantined.is_(True), routing_queue.c.event_id.in_(ids))
+        .values(quarantined=False, route_after=None)
+    )
 
 
 def _later(now: datetime, attempts: int) -> datetime:

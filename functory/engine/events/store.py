@@ -1,8 +1,8 @@
-"""Events: rows of the outbox, and their CloudEvents 1.0 envelope.
+"""Events: their rows, and their CloudEvents 1.0 envelope.
 
 An event is written in the transaction of the change that it reports (:func:`record`). From then on it is *pending*
-until the router has decided about it (a partial index), and in the *outbox* until it is on the exchange. So the cost
-of finding open work does not grow with history.
+until the router has decided about it, and then in the *outbox* until it is on the exchange. Both are tables of open
+work, so the cost of finding it does not grow with history.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.payloads import columns, page_size
-from functory.engine.database.schema import event, outbox
+from functory.engine.database.schema import event
+from functory.engine.database.schema import routing_queue as queue
 from functory.engine.errors import Invalid, NotFound
-from functory.engine.events import causation
+from functory.engine.events import causation, outbox, routing_queue
 from functory.engine.events.causation import Cause
 from functory.engine.serialization import json_codec
 
@@ -102,20 +103,28 @@ def is_inert(row: Mapping[str, Any]) -> bool:
 
 
 def append(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
-    """Write event rows into the outbox and wake router and publisher after the commit."""
+    """Write event rows: pending ones for the router, which also publishes them, and the others for the publisher."""
     if rows:
         tx.insert(event, rows)
-        tx.insert(outbox, [{"event_id": row["id"], "time": tx.now} for row in rows])
-        tx.wake("events", "outbox")
+        _queue(tx, rows)
 
 
 def append_new(tx: Tx, rows: Sequence[dict[str, Any]]) -> set[str]:
     """Write those event rows whose ``dedup_key`` was not used before. Returns the ids of those that were written."""
     written = tx.insert_returning(event, rows, event.c.id)
     if written:
-        tx.insert(outbox, [{"event_id": row["id"], "time": tx.now} for row in rows if row["id"] in written])
-        tx.wake("events", "outbox")
+        _queue(tx, [row for row in rows if row["id"] in written])
     return written
+
+
+def _queue(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Queue new events for the router, or for the publisher."""
+    pending = [row["id"] for row in rows if row["state"] == "pending"]
+    if pending:
+        routing_queue.add(tx, pending)
+        tx.wake("events")
+    if len(pending) < len(rows):
+        outbox.put(tx, [row["id"] for row in rows if row["state"] != "pending"])
 
 
 def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,6 +222,9 @@ class Events:
         for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
+        if state in ("pending", "quarantined"):
+            open_ = sa.select(queue.c.event_id).where(queue.c.quarantined.is_(state == "quarantined"))
+            statement = statement.where(event.c.id.in_(open_))
         if root_id is not None:
             statement = statement.where(event.c.root_id == as_id(root_id, "root"))
         if before is not None:
@@ -284,17 +296,18 @@ class Events:
         number.
         """
         with self._database.write() as tx:
-            some = sa.select(event.c.id).where(event.c.state == "quarantined", *which)
-            some = some.order_by(event.c.id).limit(RELEASED)
+            some = sa.select(event.c.id).join(queue, queue.c.event_id == event.c.id)
+            some = some.where(queue.c.quarantined.is_(True), *which).order_by(event.c.id).limit(RELEASED)
             rows = tx.rows(
                 sa.update(event)
                 .where(event.c.id.in_(some), event.c.state == "quarantined")
-                .values(state="pending", route_attempts=0, route_after=None, problem=None)
+                .values(state="pending", route_attempts=0, problem=None)
                 .returning(event.c.id, event.c.type)
             )
             for row in rows:
                 audit.append(tx, author, "event.release", row["id"], {"type": row["type"]})
             if rows:
+                routing_queue.release(tx, [row["id"] for row in rows])
                 tx.wake("events")
         return len(rows)
 

@@ -15,6 +15,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import execution
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import store as event_store
+from functory.engine.executions import queue_rows
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.flow_control import concurrency
@@ -71,6 +72,7 @@ def _cancel_queued(tx: Tx, row: Mapping[str, Any], author: str) -> None:
         )
     ).rowcount
     if changed:
+        queue_rows.remove_queued(tx, row["id"])
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
         data = event_data(row, "cancelled") | {"author": author}

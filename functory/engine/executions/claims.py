@@ -8,7 +8,7 @@ Attempts are counted at the claim: a function that kills its worker still reache
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,44 +17,22 @@ import sqlalchemy as sa
 from functory.engine.access import grants
 from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import Instant, attempt, execution
+from functory.engine.database.schema import Id, Json, attempt, execution
 from functory.engine.errors import FunctoryError, NotFound, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
-from functory.engine.executions import leases, ready_queue, throttled_claims
+from functory.engine.executions import claim_batch, leases, ready_queue, throttled_claims
 from functory.engine.executions.execution_events import event_data, execution_event
-from functory.engine.functions import dependencies, grant_approvals, limits, version_modules, versions
+from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
-
-# Loaded versions that one worker keeps.
-MAX_CACHED_VERSIONS = 2000
 
 # Built once, because they run with every claim.
 _IDS = sa.bindparam("ids", expanding=True)
-_NOW = sa.bindparam("now", type_=Instant)
-_CLAIMED = (
-    sa.update(execution)
-    # What was dispatched is due by the dispatcher's clock; the clock of this process may be slightly behind.
-    .where(
-        execution.c.id.in_(_IDS),
-        execution.c.state == "queued",
-        sa.not_(execution.c.waiting_for_slot),
-        sa.or_(execution.c.run_at <= _NOW, execution.c.dispatched_at.is_not(None)),
-        sa.or_(
-            execution.c.expires_at.is_(None),
-            execution.c.expires_at > _NOW,
-            execution.c.started_at.is_not(None),
-        ),
-    )
-    .values(
-        state="running",
-        attempt=execution.c.attempt + 1,
-        fence=execution.c.fence + 1,
-        lease_until=sa.bindparam("lease", type_=Instant),
-        worker_id=sa.bindparam("worker"),
-        started_at=sa.func.coalesce(execution.c.started_at, _NOW),
-    )
-    .returning(execution, grant_approvals.CHANGE_COUNTER)
+# Executions that another transaction changes now are left to it: this one already holds their queue rows.
+_FREE = (
+    sa.select(execution.c.id)
+    .where(execution.c.id.in_(_IDS), execution.c.state == "queued")
+    .with_for_update(skip_locked=True)
 )
 
 
@@ -107,10 +85,7 @@ class Claims:
         self._worker_id = worker_id
         self._lease = timedelta(seconds=lease_seconds)
         self._isolation = isolation
-        self._author_grants = author_grants
-        # A version never changes once it is written, so a cached one stays right.
-        self._versions: dict[str, dict[str, Any]] = {}
-        self._grant_approvals = grant_approvals.GrantApprovalCache()
+        self._runnable = RunnableVersions(isolation, author_grants)
         # Claims whose commit outcome is unknown: (id, fence) and when the attempt started.
         self._unknown_claims: dict[tuple[str, int], datetime] = {}
 
@@ -136,6 +111,9 @@ class Claims:
             ids += (
                 ready_queue.select_next(tx, limit - len(ids), waited=waited).ids if len(ids) < limit else []
             )
+            if ids and tx.writes_concurrently:
+                free = set(tx.execute(_FREE, {"ids": ids}).scalars())
+                ids = [id_ for id_ in ids if id_ in free]
             return self._claim(tx, ids, taken) if ids else []
 
         return self._claim_or_remember(next_ones)
@@ -184,105 +162,59 @@ class Claims:
             raise
 
     def _claim(self, tx: Tx, ids: Sequence[str], taken: dict[tuple[str, int], datetime]) -> list[Claim]:
-        parameters = {
-            "ids": list(ids),
-            "now": tx.now,
-            "lease": tx.now + self._lease,
-            "worker": self._worker_id,
-        }
-        rows = throttled_claims.keep_with_token(tx, tx.rows(_CLAIMED, parameters))
+        rows, places, change_counter = claim_batch.take(tx, ids, self._worker_id, tx.now + self._lease)
+        rows = throttled_claims.keep_with_token(tx, rows, places)
         taken.clear()
         if not rows:
             return []
         taken.update({(row["id"], row["fence"]): tx.now for row in rows})
         order = {id_: position for position, id_ in enumerate(ids)}
-        change_counter = {row.pop("grants_changed") for row in rows}.pop()
-        claims = [self._with_code(tx, row) for row in sorted(rows, key=lambda r: order[r["id"]])]
-        claims = self._with_grants(tx, change_counter, claims)
-        tx.insert(
-            attempt,
-            [
-                {
-                    "execution_id": claim.id,
-                    "fence": claim.fence,
-                    "number": claim.row["attempt"],
-                    "worker_id": self._worker_id,
-                    "isolation": self._isolation,
-                    "sandbox": self._sandbox(claim),
-                    "started_at": tx.now,
-                    "queued_seconds": claim.queued_seconds,
-                }
-                for claim in claims
-            ],
-        )
+        rows.sort(key=lambda row: order[row["id"]])
+        runnable = self._runnable.get(tx, change_counter, {row["version_id"] for row in rows})
+        _record_versions(tx, rows, runnable)
+        queued = [_seconds_since(places[row["id"]]["dispatched_at"], tx.now) for row in rows]
+        claim_batch.add_attempts(tx, rows, queued, runnable, self._worker_id, self._isolation)
         event_store.append(
             tx, [execution_event(tx, row, "execution.started", event_data(row, "running")) for row in rows]
         )
-        return claims
+        return [
+            _claim_of(row, runnable[row["version_id"]], seconds)
+            for row, seconds in zip(rows, queued, strict=True)
+        ]
 
-    def _with_grants(self, tx: Tx, change_counter: int | None, claims: Sequence[Claim]) -> list[Claim]:
-        """Add to each claim its grants: those that the authors may declare, and those that operators approved."""
-        keys = {(code["name"], code["sha256"]) for claim in claims for code in claim.codes.values()}
-        approved = self._grant_approvals.get(tx, change_counter, keys)
-        found: list[Claim] = []
-        for claim in claims:
-            effective, warnings = NOTHING, []
-            for code in claim.codes.values():
-                declared, allowed = Grants.declared(code), approved[code["name"], code["sha256"]]
-                effective = effective | grants.effective(declared, self._author_grants, allowed)
-                if declared:
-                    missing = grants.pending(declared, self._author_grants, allowed).only(grants.RIGHTS)
-                    warnings += grants.warnings(code["name"], code["number"], missing)
-            found.append(
-                replace(claim, grants=effective, grant_warnings=warnings) if effective or warnings else claim
-            )
-        return found
 
-    def _sandbox(self, claim: Claim) -> dict[str, Any]:
-        """Return the confinement of the attempt, for its row: code hash, isolation tier, environment, grants and
-        limits.
-        """
-        return {
-            "sha256": claim.version["sha256"],
-            "tier": self._isolation,
-            "environment": claim.version["environment"],
-            "grants": claim.grants.as_json(),
-            "limits": claim.limits.as_json(),
-        }
+_RECORDED = (
+    sa.update(execution)
+    .where(execution.c.id == sa.bindparam("own_id", type_=Id))
+    .values(versions=sa.bindparam("exact", type_=Json))
+)
 
-    def _with_code(self, tx: Tx, row: dict[str, Any]) -> Claim:
-        version = self._versions.get(row["version_id"])
-        if version is None:
-            version = versions.load_version(tx, row["version_id"])
-            # The active version changes, so it is not cached.
-            version = {
-                key: value for key, value in version.items() if key not in ("state", "active", "latest")
-            }
-            if len(self._versions) > MAX_CACHED_VERSIONS:
-                self._versions.clear()
-            version |= {"modules": version_modules.load_texts(tx, [version]).get(version["id"], {})}
-            # An environment that could not be built may succeed later, so such a version is read again.
-            if not version["environment_error"]:
-                self._versions[row["version_id"]] = version
-        problem: FunctoryError | None = None
-        codes: dict[str, Mapping[str, Any]] = {f"{version['name']}@{version['number']}": version}
-        if version["dependencies"]:
-            try:
-                codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
-                texts = version_modules.load_texts(
-                    tx, [row for row in codes.values() if "modules" not in row]
-                )
-                codes = {key: {"modules": texts.get(row["id"], {})} | dict(row) for key, row in codes.items()}
-                used = {code["function"]: code["number"] for key, code in codes.items()}
-                exact = (
-                    sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]
-                )
-                tx.execute(sa.update(execution).where(execution.c.id == row["id"]).values(versions=exact))
-            except FunctoryError as error:
-                problem = error
-        sent_at = row["dispatched_at"]
-        queued = None if sent_at is None else max(0.0, (tx.now - sent_at).total_seconds())
-        return Claim(row, version, codes, limits.parse(version["limits"]), problem, queued_seconds=queued)
+
+def _record_versions(
+    tx: Tx, rows: Sequence[Mapping[str, Any]], runnable: Mapping[str, RunnableVersion]
+) -> None:
+    """Record the exact versions of the executions whose functions have dependencies."""
+    exact = [{"own_id": row["id"], "exact": runnable[row["version_id"]].exact} for row in rows]
+    exact = [one for one in exact if one["exact"] is not None]
+    if exact:
+        tx.execute(_RECORDED, exact)
+
+
+def _claim_of(row: Mapping[str, Any], version: RunnableVersion, queued_seconds: float | None) -> Claim:
+    return Claim(
+        row,
+        version.version,
+        version.codes,
+        version.limits,
+        version.problem,
+        version.grants,
+        version.grant_warnings,
+        queued_seconds,
+    )
+
+
+def _seconds_since(sent_at: datetime | None, now: datetime) -> float | None:
+    return None if sent_at is None else max(0.0, (now - sent_at).total_seconds())
 
 
 def _id_or_none(value: Any) -> str | None:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,15 +16,17 @@ import sqlalchemy as sa
 import structlog
 
 from functory.engine.database.connection import Database
+from functory.engine.database.driver_errors import translate_driver_error
 from functory.engine.database.schema import Id, attempt, execution, log, span
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.executions import file_writes
+from functory.engine.executions import file_writes, queue_rows, success_batch
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
+from functory.engine.executions.success_batch import Success
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_matcher
 
@@ -34,6 +38,28 @@ _FINISHED = sa.update(execution).where(
     execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
 )
 _ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.fence == _OWN_FENCE)
+_ATTEMPTS = sa.select(
+    attempt.c.execution_id,
+    attempt.c.fence,
+    attempt.c.outcome,
+    attempt.c.duration_seconds,
+    attempt.c.waited_seconds,
+).where(sa.tuple_(attempt.c.execution_id, attempt.c.fence).in_(sa.bindparam("keys", expanding=True)))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The result of one attempt, and what follows it. ``matched`` are the output patterns of a success."""
+
+    claim: Claim
+    attempt_result: AttemptResult
+    next_state: NextState
+    matched: Sequence[tuple[str, dict[str, Any]]] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The execution's id and the claim's fence."""
+        return self.claim.id, self.claim.fence
 
 
 class Completions:
@@ -48,44 +74,118 @@ class Completions:
     def finish(self, claim: Claim, attempt_result: AttemptResult) -> NextState:
         """running → succeeded, failed, timed_out, cancelled, dead, or queued for another attempt.
 
-        One transaction writes the state, the attempt's end, spans, logs, exactly one event about the execution, and the
-        ``output.matched`` events of a success. Raises :class:`~functory.engine.errors.Stale` for a zombie.
+        Raises :class:`~functory.engine.errors.Stale` for a zombie; otherwise as :meth:`finish_many`.
         """
-        next_state = retry_or_dead(claim.row, claim.limits, attempt_result, self._random.random())
-        matched = match_outputs(claim, attempt_result) if next_state.state == "succeeded" else []
-        key = (claim.id, claim.fence)
-        try:
-            done = self._database.group_commit(
-                lambda tx: finish(tx, claim, attempt_result, next_state, matched)
+        (ending,) = self.finish_many([(claim, attempt_result)])
+        if isinstance(ending, Exception):
+            raise ending
+        return ending
+
+    def finish_many(self, results: Sequence[tuple[Claim, AttemptResult]]) -> list[NextState | Exception]:
+        """Store the results of several attempts in one transaction. Returns what followed each, in order.
+
+        The transaction writes the states, the ends of the attempts, spans, logs, exactly one event about each
+        execution, and the ``output.matched`` events of successes. For an attempt that no longer owns its execution the
+        list holds :class:`~functory.engine.errors.Stale`, and for a result that cannot be stored its error: the others
+        are stored all the same. Raises :class:`~functory.engine.errors.Unavailable` when none is known to be stored;
+        the same call may then be repeated.
+        """
+        endings = [
+            Ending(
+                claim,
+                attempt_result,
+                retry_or_dead(claim.row, claim.limits, attempt_result, self._random.random()),
+                match_outputs(claim, attempt_result) if attempt_result.outcome == "succeeded" else [],
             )
+            for claim, attempt_result in results
+        ]
+        try:
+            done = self._store_together(endings)
         except Unavailable:
-            self._unknown_results[key] = attempt_result
+            self._unknown_results |= {ending.key: ending.attempt_result for ending in endings}
             raise
-        except Stale:
-            if self._unknown_results.pop(key, None) == attempt_result and self._is_stored(
-                claim, attempt_result
-            ):
-                return next_state
-            raise
-        self._unknown_results.pop(key, None)
+        unknown = {
+            position
+            for position, (ending, outcome) in enumerate(zip(endings, done, strict=True))
+            if isinstance(outcome, Stale) and self._unknown_results.get(ending.key) == ending.attempt_result
+        }
+        if unknown:
+            stored = self._stored([endings[position] for position in unknown])
+            for position in unknown:
+                if endings[position].key in stored:
+                    done[position] = endings[position].next_state
+        for ending in endings:
+            self._unknown_results.pop(ending.key, None)
         return done
 
-    def _is_stored(self, claim: Claim, attempt_result: AttemptResult) -> bool:
-        """Return True when this result is in the database: it was committed although the commit was reported as failed.
+    def _store_together(self, endings: Sequence[Ending]) -> list[NextState | Exception]:
+        """Store all in one transaction; when one of the plain successes cannot be stored, each in its own."""
+        try:
+            return self._database.group_commit(lambda tx: store_endings(tx, endings))
+        except Unavailable:
+            raise
+        except Exception as error:
+            if len(endings) == 1:
+                return [error]
+        return [self._store_together([ending])[0] for ending in endings]
+
+    def _stored(self, endings: Sequence[Ending]) -> set[tuple[str, int]]:
+        """Return the keys of those results that are in the database: they were committed although the commit was
+        reported as failed.
 
         Only a finish writes the duration of an attempt; attempts ended by the reaper or an operator have none.
         """
+        keys = sorted(ending.key for ending in endings)
         with self._database.read() as tx:
-            row = tx.first(
-                sa.select(attempt.c.outcome, attempt.c.duration_seconds, attempt.c.waited_seconds).where(
-                    attempt.c.execution_id == claim.id, attempt.c.fence == claim.fence
-                )
+            rows = {(row["execution_id"], row["fence"]): row for row in tx.rows(_ATTEMPTS, {"keys": keys})}
+        return {
+            ending.key
+            for ending in endings
+            if (row := rows.get(ending.key)) is not None
+            and (row["outcome"], row["duration_seconds"], row["waited_seconds"])
+            == (
+                ending.attempt_result.outcome,
+                ending.attempt_result.duration_seconds,
+                ending.attempt_result.waited_seconds,
             )
-        return row is not None and row == {
-            "outcome": attempt_result.outcome,
-            "duration_seconds": attempt_result.duration_seconds,
-            "waited_seconds": attempt_result.waited_seconds,
         }
+
+
+def store_endings(tx: Tx, endings: Sequence[Ending]) -> list[NextState | Exception]:
+    """Write results and next states: plain successes together, each other ending under a savepoint of its own."""
+    done: list[NextState | Exception] = [ending.next_state for ending in endings]
+    plain = [
+        position
+        for position, ending in enumerate(endings)
+        if success_batch.is_plain(ending.claim.row, ending.attempt_result)
+    ]
+    if plain:
+        successes = [
+            Success(endings[position].claim, endings[position].attempt_result, endings[position].matched)
+            for position in plain
+        ]
+        own = success_batch.store(tx, successes)
+        for place, position in enumerate(plain):
+            if place not in own:
+                done[position] = _stale(endings[position].claim)
+    others = sorted(set(range(len(endings))) - set(plain))
+    for position in others:
+        ending = endings[position]
+        try:
+            with contextlib.nullcontext() if len(endings) == 1 else tx.savepoint():
+                done[position] = finish(
+                    tx, ending.claim, ending.attempt_result, ending.next_state, ending.matched
+                )
+        except Exception as error:
+            refused = translate_driver_error(tx.connection.engine.url.render_as_string(), error) or error
+            if len(endings) == 1 or isinstance(refused, Unavailable):
+                raise
+            done[position] = refused
+    return done
+
+
+def _stale(claim: Claim) -> Stale:
+    return Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
 
 
 def finish(
@@ -120,15 +220,16 @@ def finish(
     else:
         values |= {
             "run_at": tx.now + timedelta(seconds=next_state.delay),
-            "queue_at": tx.now + timedelta(seconds=next_state.delay),
-            "dispatched_at": None,
-            "dispatch_count": 0,
             "worker_id": None,
         }
     own = {"own_id": claim.id, "own_fence": claim.fence}
     changed = tx.execute(_FINISHED, own | values).rowcount
     if not changed:
-        raise Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
+        raise _stale(claim)
+    if final:
+        queue_rows.remove_running(tx, [claim.id])
+    else:
+        queue_rows.requeue(tx, claim.id, values["run_at"])
     if claim.row["has_concurrency"]:
         (concurrency.release if final else concurrency.release_for_retry)(tx, claim.id)
     tx.execute(
@@ -146,34 +247,18 @@ def finish(
     tx.insert(span, [key | dict(item) for item in attempt_result.spans])
     tx.insert(log, [key | dict(item) for item in attempt_result.logs])
     file_writes.record_writes(tx, claim.id, attempt_result.file_writes)
-    data = event_data(claim.row, next_state.state) | {
-        "error": _short(attempt_result.error),
-        "duration_seconds": round(attempt_result.duration_seconds, 6),
-        "metadata": claim.version["metadata"],
-    }
     if next_state.state == "succeeded":
-        data["output"] = attempt_result.result
-    if not final:
-        data |= {"next_attempt_in": round(next_state.delay, 3)}
-    rows = [execution_event(tx, claim.row, next_state.event_type, data)]
-    for name, groups in patterns:
-        rows.append(
-            execution_event(
-                tx,
-                claim.row,
-                "output.matched",
-                {
-                    "pattern": name,
-                    "groups": groups,
-                    "output": attempt_result.result,
-                    "function": claim.row["function"],
-                    "version": claim.row["version"],
-                    "execution_id": claim.id,
-                    "metadata": claim.version["metadata"],
-                },
-            )
-        )
-    event_store.append(tx, rows)
+        events = success_batch.success_events(tx, claim, attempt_result, patterns)
+    else:
+        data = event_data(claim.row, next_state.state) | {
+            "error": _short(attempt_result.error),
+            "duration_seconds": round(attempt_result.duration_seconds, 6),
+            "metadata": claim.version["metadata"],
+        }
+        if not final:
+            data |= {"next_attempt_in": round(next_state.delay, 3)}
+        events = [execution_event(tx, claim.row, next_state.event_type, data)]
+    event_store.append(tx, events)
     if final:
         plan.begin_if_failed(tx, claim.row, next_state.state)
     tx.wake("finished" if final else "executions")

@@ -15,11 +15,11 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import Instant, attempt, execution, worker
+from functory.engine.database.schema import Instant, attempt, backlog, in_flight, worker
 from functory.engine.errors import Unavailable
-from functory.engine.executions import ready_queue
+from functory.engine.executions import queue_rows, ready_queue
 from functory.engine.executions.dispatch_window import DispatchWindow
-from functory.engine.executions.ready_queue import DISPATCHED, UNDISPATCHED
+from functory.engine.executions.queue_rows import READY, UNCLAIMED
 
 # A redispatch is never later than this.
 MAX_REDISPATCH_SECONDS = 900.0
@@ -31,29 +31,21 @@ WAIT_SAMPLES = 200
 
 # Built once, because every dispatcher runs them in every round.
 _SLOTS = sa.select(sa.func.sum(worker.c.slots)).where(worker.c.seen_at > sa.bindparam("since", type_=Instant))
-_SENT = (
-    sa.update(execution)
-    .where(execution.c.id.in_(sa.bindparam("ids", expanding=True)))
-    .values(
-        # The first sending: the wait is measured from it.
-        dispatched_at=sa.func.coalesce(execution.c.dispatched_at, sa.bindparam("now", type_=Instant)),
-        dispatch_count=execution.c.dispatch_count + 1,
-    )
-)
 _UNCLAIMED = (
-    sa.select(execution.c.id, execution.c.dispatched_at, execution.c.dispatch_count)
-    .where(
-        DISPATCHED,
-        sa.not_(execution.c.waiting_for_slot),
-        execution.c.dispatched_at < sa.bindparam("until", type_=Instant),
-    )
-    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
+    sa.select(in_flight.c.execution_id.label("id"), in_flight.c.dispatched_at, in_flight.c.dispatch_count)
+    .where(UNCLAIMED, in_flight.c.dispatched_at < sa.bindparam("until", type_=Instant))
+    .order_by(in_flight.c.priority.desc(), in_flight.c.queue_at, in_flight.c.execution_id)
     .limit(1000)
     .with_for_update(skip_locked=True)
 )
 _WAITS = sa.select(attempt.c.queued_seconds).order_by(attempt.c.execution_id.desc()).limit(WAIT_SAMPLES)
-_NEXT = sa.select(sa.func.min(execution.c.run_at)).where(
-    UNDISPATCHED, execution.c.run_at > sa.bindparam("now", type_=Instant)
+_NEXT = sa.select(sa.func.min(backlog.c.run_at)).where(
+    READY, backlog.c.run_at > sa.bindparam("now", type_=Instant)
+)
+_DUE_SINCE = (
+    sa.select(backlog.c.execution_id)
+    .where(READY, backlog.c.run_at <= sa.bindparam("until", type_=Instant))
+    .limit(1)
 )
 
 
@@ -103,10 +95,9 @@ def _take_due(
         places = min(limit, window.size - flight.dispatched)
         taken = ready_queue.select_next(tx, max(0, places), flight)
         window.has_more, window.next_at = taken.has_more, taken.next_at
-        ids = [*again, *taken.ids]
-        if ids:
-            tx.execute(_SENT, {"ids": ids, "now": tx.now})
-    return ids
+        queue_rows.mark_sent_again(tx, again)
+        queue_rows.mark_sent(tx, taken.ids)
+    return [*again, *taken.ids]
 
 
 def redispatch_timeout(redispatch: float, wait_p95: float) -> float:
@@ -147,18 +138,19 @@ def seconds_until_due(database: Database) -> float | None:
     return None if first is None else max(0.0, (first - tx.now).total_seconds())
 
 
+def is_any_due_since(database: Database, seconds: float) -> bool:
+    """Return True when a queued execution has been due for ``seconds`` and was not sent."""
+    with database.read() as tx:
+        return tx.scalar(_DUE_SINCE, {"until": tx.now - timedelta(seconds=seconds)}) is not None
+
+
 def redispatch_now(database: Database, ids: Sequence[str] | None = None) -> int:
     """Make queued executions due for sending at once, because their messages are lost.
 
     ``ids`` None means all of them: the in-memory broker ended with its process. Returns the number changed.
     """
-    lost = execution.c.dispatched_at.is_not(None) if ids is None else execution.c.id.in_(ids)
     with database.write() as tx:
-        changed = tx.execute(
-            sa.update(execution)
-            .where(execution.c.state == "queued", lost)
-            .values(dispatched_at=None, dispatch_count=0)
-        ).rowcount
+        changed = queue_rows.recall(tx, ids)
         if changed:
             tx.wake("executions")
     return changed

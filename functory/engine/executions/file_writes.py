@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from functory.engine.access.grants import Grants
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import attempt, execution, file_write
+from functory.engine.database.schema import attempt, execution, file_write, in_flight
 from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
 from functory.engine.sources.file_watches import _key
@@ -96,6 +96,7 @@ def running_writers(tx: Tx) -> list[FileWriter]:
             execution,
             sa.and_(execution.c.id == attempt.c.execution_id, execution.c.fence == attempt.c.fence),
         )
+        .join(in_flight, in_flight.c.execution_id == execution.c.id)
         .where(execution.c.state == "running")
     )
     found = [

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution
+from functory.engine.executions import queue_rows
 
 # A worker that stops again and again may release an execution this often before a release counts as an attempt.
 MAX_RELEASES = 20
@@ -99,14 +100,12 @@ def release(tx: Tx, id_: str, fence: int, reason: str, *, started: bool) -> int:
             attempt=execution.c.attempt - 1,
             released=execution.c.released + int(started),
             run_at=tx.now,
-            queue_at=tx.now,
-            dispatched_at=None,
-            dispatch_count=0,
             lease_until=None,
             worker_id=None,
         )
     ).rowcount
     if changed:
+        queue_rows.requeue(tx, id_, tx.now)
         tx.execute(
             sa.update(attempt)
             .where(attempt.c.execution_id == id_, attempt.c.fence == fence)

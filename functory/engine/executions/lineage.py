@@ -26,12 +26,14 @@ from functory.engine.database.schema import (
     firing,
     log,
     outbox,
+    routing_queue,
     span,
     trigger,
 )
 from functory.engine.errors import NotFound
+from functory.engine.events import outbox as event_outbox
 from functory.engine.events.store import as_id
-from functory.engine.executions import resolutions
+from functory.engine.executions import open_executions, resolutions
 
 # A tree larger than this is truncated, so that a fork bomb of events does not fill the reader's memory.
 MAX_ROWS = 5000
@@ -127,7 +129,8 @@ class Lineage:
         return Tree(root, nodes, cut, (used["used"], used["maximum"]) if used else None)
 
     def cause(self, execution_id: str) -> dict[str, Any]:
-        """Return why an execution exists: its row, and the event, trigger, firing or parent that made it.
+        """Return why an execution exists: its row with ``waiting_for_slot``, and the event, trigger, firing or parent
+        that made it.
 
         ``events`` are all events of an execution that several started, the deciding one (``event``) among them;
         ``pruned`` are the ids of the executions that it names and that were deleted.
@@ -139,6 +142,7 @@ class Lineage:
                 why = prune_watermarks.why_missing(tx, execution_id)
                 raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
             (row,) = resolutions.with_resolutions(tx, [row])
+            row["waiting_for_slot"] = open_executions.is_waiting_for_slot(tx, execution_id)
             found: dict[str, Any] = {
                 "execution": row,
                 "event": None,
@@ -213,10 +217,16 @@ class Lineage:
         not be). One statement, so that work cannot move on between
         two counts."""
         counts = {
-            "pending events": _counted(event, event.c.state == "pending", root_id),
-            "unpublished events": _counted(event, event.c.id.in_(sa.select(outbox.c.event_id)), root_id),
-            "queued executions": _counted(execution, execution.c.state == "queued", root_id),
-            "running executions": _counted(execution, execution.c.state == "running", root_id),
+            "pending events": _counted(
+                event,
+                event.c.id.in_(
+                    sa.select(routing_queue.c.event_id).where(routing_queue.c.quarantined.is_(False))
+                ),
+                root_id,
+            ),
+            "unpublished events": _unpublished(root_id),
+            "queued executions": _counted_open("queued", root_id),
+            "running executions": _counted_open("running", root_id),
             "waiting matches": _counted(buffered_match, sa.true(), root_id),
             "open compensations": _open_compensations(root_id),
         }
@@ -372,6 +382,21 @@ def _of_root(
 def _counted(table: sa.Table, condition: sa.ColumnElement[bool], root_id: str | None) -> sa.ScalarSelect[int]:
     statement = sa.select(sa.func.count()).select_from(table).where(condition)
     return (statement if root_id is None else statement.where(table.c.root_id == root_id)).scalar_subquery()
+
+
+def _counted_open(state: str, root_id: str | None) -> sa.ScalarSelect[int]:
+    ids = open_executions.open_ids(queued=state == "queued", running=state == "running")
+    if root_id is None:
+        return sa.select(sa.func.count()).select_from(ids.subquery()).scalar_subquery()
+    return _counted(execution, execution.c.state == state, root_id)
+
+
+def _unpublished(root_id: str | None) -> sa.ScalarSelect[int]:
+    if root_id is None:
+        return sa.select(sa.func.coalesce(sa.func.sum(outbox.c.count), 0)).scalar_subquery()
+    ids = event_outbox.unpublished_ids().subquery("unpublished")
+    found = sa.select(sa.func.count()).select_from(event).join(ids, ids.c.event_id == event.c.id)
+    return found.where(event.c.root_id == root_id).scalar_subquery()
 
 
 def _open_compensations(root_id: str | None) -> sa.ScalarSelect[int]:

@@ -14,23 +14,15 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, Instant, execution
+from functory.engine.database.schema import Id, Instant, backlog
+from functory.engine.database.schema import in_flight as in_flight_table
 from functory.engine.database.transaction import Tx
-
-# As the partial index spells it: SQLite does not use the index for `waiting_for_slot = 0`.
-UNDISPATCHED = sa.text(
-    "execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL"
-)
-DISPATCHED = sa.and_(execution.c.state == "queued", execution.c.dispatched_at.is_not(None))
-RUNNING = execution.c.state == "running"
-
-# A bound that every row meets: without one, SQLite does not use the index of just these rows.
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+from functory.engine.executions.queue_rows import READY, UNCLAIMED
 
 # How far a trigger's priority may move the place in the queue behind the time that it is due (triggers.flow_control).
 MAX_PRIORITY_SHIFT = timedelta(seconds=600)
@@ -93,60 +85,50 @@ def interleave(rows: Iterable[Mapping[str, Any]], in_flight: Mapping[str, int]) 
 
 
 # Built once, because they run in every round of every dispatcher, or with every claim.
-_IN_FLIGHT = sa.union_all(
-    *(
-        sa.select(
-            sa.func.min(execution.c.function).label("function"),
-            sa.literal(kind).label("kind"),
-            sa.func.count().label("count"),
-        )
-        .where(*conditions)
-        # Not by the column itself: SQLite would read the index over all executions, finished ones included.
-        .group_by(execution.c.function.concat(""))
-        for kind, conditions in (
-            ("dispatched", (DISPATCHED, execution.c.dispatched_at > _EVER)),
-            ("running", (RUNNING, execution.c.lease_until > _EVER)),
-        )
-    )
-)
+_IN_FLIGHT = sa.select(
+    in_flight_table.c.function, in_flight_table.c.claimed, sa.func.count().label("number")
+).group_by(in_flight_table.c.function, in_flight_table.c.claimed)
 _UNTIL = sa.bindparam("until", type_=Instant)
 _PLACES = sa.bindparam("places", type_=sa.Integer)
-_COLUMNS = (execution.c.id, execution.c.priority, execution.c.function, execution.c.queue_at)
+_COLUMNS = (backlog.c.execution_id.label("id"), backlog.c.priority, backlog.c.function, backlog.c.queue_at)
 _EARLIEST = (
-    sa.select(*_COLUMNS, execution.c.run_at)
-    .where(UNDISPATCHED)
-    .order_by(execution.c.run_at)
+    sa.select(*_COLUMNS, backlog.c.run_at)
+    .where(READY)
+    .order_by(backlog.c.run_at)
     .limit(_PLACES)
     .with_for_update(skip_locked=True)
 )
 _UNCLAIMED = (
-    sa.select(execution.c.id)
-    .where(DISPATCHED, execution.c.dispatched_at <= _UNTIL)
-    .order_by(execution.c.priority.desc(), execution.c.queue_at, execution.c.id)
+    sa.select(in_flight_table.c.execution_id.label("id"))
+    .where(UNCLAIMED, in_flight_table.c.dispatched_at <= _UNTIL)
+    .order_by(in_flight_table.c.priority.desc(), in_flight_table.c.queue_at, in_flight_table.c.execution_id)
     .limit(_PLACES)
     .with_for_update(skip_locked=True)
 )
 _FREE = (
-    sa.select(execution.c.id)
-    .where(UNDISPATCHED, execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+    sa.select(backlog.c.execution_id)
+    .where(READY, backlog.c.execution_id.in_(sa.bindparam("ids", expanding=True)))
     .with_for_update(skip_locked=True)
 )
 _HAS_DUE = sa.select(
     sa.or_(
-        sa.exists().where(UNDISPATCHED, execution.c.run_at <= _UNTIL),
-        sa.exists().where(DISPATCHED, execution.c.dispatched_at <= _UNTIL),
+        sa.exists().where(READY, backlog.c.run_at <= _UNTIL),
+        sa.exists().where(UNCLAIMED, in_flight_table.c.dispatched_at <= _UNTIL),
     )
 )
 
 
 def in_flight(tx: Tx) -> InFlight:
-    """Read the dispatched and running executions: one statement over two indexes of just these rows."""
+    """Read the dispatched and running executions: one statement over a table of just these rows."""
     functions: dict[str, int] = defaultdict(int)
-    totals = {"dispatched": 0, "running": 0}
-    for row in tx.rows(_IN_FLIGHT):
-        functions[row["function"]] += row["count"]
-        totals[row["kind"]] += row["count"]
-    return InFlight(functions, **totals)
+    dispatched = running = 0
+    for row in tx.execute(_IN_FLIGHT):
+        functions[row.function] += row.number
+        if row.claimed:
+            running += row.number
+        else:
+            dispatched += row.number
+    return InFlight(functions, dispatched, running)
 
 
 def select_next(tx: Tx, limit: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Selection:
@@ -178,8 +160,8 @@ def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int
     """Return the next ids when more executions are due than there are places."""
     statement = (
         sa.select(*_COLUMNS)
-        .where(UNDISPATCHED, execution.c.run_at <= until, execution.c.queue_at <= until + MAX_PRIORITY_SHIFT)
-        .order_by(execution.c.priority.desc(), execution.c.function, execution.c.queue_at, execution.c.id)
+        .where(READY, backlog.c.run_at <= until, backlog.c.queue_at <= until + MAX_PRIORITY_SHIFT)
+        .order_by(backlog.c.priority.desc(), backlog.c.function, backlog.c.queue_at, backlog.c.execution_id)
         .limit(limit + 1)
     )
     rows = tx.rows(statement)
@@ -224,15 +206,14 @@ def _lock(tx: Tx, ids: Sequence[str]) -> list[str]:
     """Lock those of ``ids`` that no other transaction has taken since. Returns them."""
     if not tx.writes_concurrently or not ids:
         return list(ids)
-    free = {row["id"] for row in tx.rows(_FREE, {"ids": list(ids)})}
+    free = set(tx.execute(_FREE, {"ids": list(ids)}).scalars())
     return [id_ for id_ in ids if id_ in free]
 
 
 _OF_PRIORITY = """
-    execution.state = 'queued' AND NOT execution.waiting_for_slot AND execution.dispatched_at IS NULL
-    AND execution.priority = :priority"""
+    NOT backlog.waiting_for_slot AND backlog.priority = :priority"""
 
-_DUE = "execution.queue_at <= :queue_until AND execution.run_at <= :until"
+_DUE = "backlog.queue_at <= :queue_until AND backlog.run_at <= :until"
 
 
 def _typed(text: str, *columns: str) -> Any:
@@ -248,15 +229,15 @@ def _typed(text: str, *columns: str) -> Any:
 _HEADS = _typed(
     f"""
 WITH RECURSIVE heads(function) AS (
-    SELECT (SELECT execution.function FROM execution WHERE {_OF_PRIORITY} ORDER BY execution.function LIMIT 1)
+    SELECT (SELECT backlog.function FROM backlog WHERE {_OF_PRIORITY} ORDER BY backlog.function LIMIT 1)
     UNION ALL
-    SELECT (SELECT execution.function FROM execution
-            WHERE {_OF_PRIORITY} AND execution.function > heads.function ORDER BY execution.function LIMIT 1)
+    SELECT (SELECT backlog.function FROM backlog
+            WHERE {_OF_PRIORITY} AND backlog.function > heads.function ORDER BY backlog.function LIMIT 1)
     FROM heads WHERE heads.function IS NOT NULL
 )
 SELECT heads.function, (
-    SELECT execution.id FROM execution WHERE {_OF_PRIORITY} AND execution.function = heads.function AND {_DUE}
-    ORDER BY execution.queue_at, execution.id LIMIT 1) AS id
+    SELECT backlog.execution_id FROM backlog WHERE {_OF_PRIORITY} AND backlog.function = heads.function AND {_DUE}
+    ORDER BY backlog.queue_at, backlog.execution_id LIMIT 1) AS id
 FROM heads WHERE heads.function IS NOT NULL""",  # noqa: S608  (constants)
     "function",
     "id",
@@ -264,9 +245,9 @@ FROM heads WHERE heads.function IS NOT NULL""",  # noqa: S608  (constants)
 
 _FIRST = _typed(
     f"""
-SELECT execution.function, execution.queue_at, execution.id FROM execution
-WHERE {_OF_PRIORITY} AND execution.function = :function AND {_DUE}
-ORDER BY execution.queue_at, execution.id LIMIT :count""",  # noqa: S608  (constants)
+SELECT backlog.function, backlog.queue_at, backlog.execution_id AS id FROM backlog
+WHERE {_OF_PRIORITY} AND backlog.function = :function AND {_DUE}
+ORDER BY backlog.queue_at, backlog.execution_id LIMIT :count""",  # noqa: S608  (constants)
     "function",
     "queue_at",
     "id",
@@ -277,9 +258,9 @@ _FIRST_OF_ALL = _typed(
 SELECT first.function, first.queue_at, first.id
 FROM unnest(CAST(:functions AS text[]), CAST(:counts AS integer[])) AS share(function, count)
 CROSS JOIN LATERAL (
-    SELECT execution.function, execution.queue_at, execution.id FROM execution
-    WHERE {_OF_PRIORITY} AND execution.function = share.function AND {_DUE}
-    ORDER BY execution.queue_at, execution.id LIMIT share.count) AS first""",  # noqa: S608  (constants)
+    SELECT backlog.function, backlog.queue_at, backlog.execution_id AS id FROM backlog
+    WHERE {_OF_PRIORITY} AND backlog.function = share.function AND {_DUE}
+    ORDER BY backlog.queue_at, backlog.execution_id LIMIT share.count) AS first""",  # noqa: S608  (constants)
     "function",
     "queue_at",
     "id",

@@ -6,48 +6,50 @@ the executions, so the number is exact with any number of routers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import budget, execution
+from functory.engine.database.schema import Id, budget, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
 
 
-def lock(tx: Tx, roots: Collection[str], maximum: int) -> dict[str, tuple[int, int]]:
-    """Lock the budgets of ``roots`` until the commit. Returns (used, maximum) by root.
+def take(tx: Tx, wanted: Mapping[str, int], maximum: int) -> dict[str, tuple[int, int]]:
+    """Count ``wanted`` executions of each root, whether or not its budget allows them, and lock the budgets until the
+    commit. Returns by root what was used before, and its maximum (``maximum`` for a new one).
 
-    Rows are locked in the order of their ids, so that two routers never wait for each other in a circle.
+    The caller gives back with :func:`give_back` what it does not start. So the usual case, in which every budget
+    allows what is wanted, takes one statement. Rows are locked in the order of their ids: two routers never wait for
+    each other in a circle.
     """
-    if not roots:
-        return {}
-    # New rows first: a transaction that waits for another one's insert must not hold a lock yet.
-    new = [{"root_id": root, "used": 0, "maximum": maximum, "created_at": tx.now} for root in sorted(roots)]
-    tx.insert_missing(budget, new)
+    rows = [
+        {"root_id": root, "used": count, "maximum": maximum, "created_at": tx.now}
+        for root, count in sorted(wanted.items())
+    ]
     return {
-        row["root_id"]: (row["used"], row["maximum"]) for row in tx.rows(_LOCKED, {"roots": sorted(roots)})
+        row["root_id"]: (row["used"] - wanted[row["root_id"]], row["maximum"])
+        for row in tx.upsert(budget, rows, _count_in)
     }
 
 
-_LOCKED = (
-    sa.select(budget)
-    .where(budget.c.root_id.in_(sa.bindparam("roots", expanding=True)))
-    .order_by(budget.c.root_id)
-    .with_for_update()
-)
-_SPENT = (
+def _count_in(new: Any) -> dict[str, Any]:
+    return {"used": budget.c.used + new.used}
+
+
+_GIVEN_BACK = (
     sa.update(budget)
-    .where(budget.c.root_id == sa.bindparam("root"))
-    .values(used=budget.c.used + sa.bindparam("more"))
+    .where(budget.c.root_id == sa.bindparam("root", type_=Id))
+    .values(used=budget.c.used - sa.bindparam("count", type_=sa.Integer))
 )
 
 
-def spend(tx: Tx, taken: Mapping[str, int]) -> None:
-    """Raise the counters of locked budgets."""
-    raised = [{"root": root, "more": count} for root, count in sorted(taken.items()) if count]
-    if raised:
-        tx.execute(_SPENT, raised)
+def give_back(tx: Tx, unused: Mapping[str, int]) -> None:
+    """Reduce the counters of budgets that :func:`take` has locked: these executions were not started."""
+    reduced = [{"root": root, "count": count} for root, count in sorted(unused.items()) if count]
+    if reduced:
+        tx.execute(_GIVEN_BACK, reduced)
 
 
 def set_maximum(tx: Tx, root_id: str, maximum: int) -> None:

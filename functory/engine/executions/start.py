@@ -13,21 +13,34 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Tx
-from functory.engine.database.schema import Id, execution
+from functory.engine.database.schema import Id, durable_call, execution
 from functory.engine.errors import Conflict, FunctoryError, Refused
 from functory.engine.events.causation import Cause
-from functory.engine.executions import root_budget
+from functory.engine.executions import queue_rows, root_budget
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.functions import limits, versions
 from functory.engine.functions.analysis import inspection
+from functory.engine.functions.limits import Limits
 from functory.engine.settings import Settings
 
 # Built once, because they run with every start.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
-_STEP = sa.select(execution).where(
-    execution.c.parent_id == sa.bindparam("parent", type_=Id),
-    execution.c.step_key == sa.bindparam("key"),
-    execution.c.state.in_((*OPEN, "succeeded")),
+_STEP = (
+    sa.select(execution)
+    .join(durable_call, durable_call.c.execution_id == execution.c.id)
+    .where(
+        durable_call.c.parent_id == sa.bindparam("parent", type_=Id),
+        durable_call.c.step_key == sa.bindparam("key"),
+    )
+)
+_STEP_TAKEN_OVER = (
+    sa.update(durable_call)
+    .where(
+        durable_call.c.parent_id == sa.bindparam("parent", type_=Id),
+        durable_call.c.step_key == sa.bindparam("key"),
+        durable_call.c.execution_id == sa.bindparam("failed", type_=Id),
+    )
+    .values(execution_id=sa.bindparam("new", type_=Id))
 )
 
 
@@ -45,18 +58,21 @@ def new_row(
     parent_id: str | None = None,
     replay_of: str | None = None,
     idempotency_key: str | None = None,
-    step_key: str | None = None,
     delay: float = 0.0,
     priority: int | None = None,
-    dispatched: bool = False,
     id_: str | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a queued execution of ``version``, ready to insert. Without ``root_id`` it is its own root.
+    """Return the row of a queued execution of ``version``, ready to :func:`write`. Without ``root_id`` it is its own
+    root.
 
     ``delay`` is in seconds.
     """
-    limit = limits.parse(version["limits"])
+    limit = version["limits"]
+    if not isinstance(limit, Limits):
+        limit = limits.parse(limit)
     id_ = id_ or tx.new_id()
+    # The same object for all rows of a transaction: its text is made once.
+    run_at = tx.now + timedelta(seconds=delay) if delay else tx.now
     return {
         "id": id_,
         "function": version["name"],
@@ -71,7 +87,6 @@ def new_row(
         "depth": depth,
         "chain": list(chain),
         "idempotency_key": idempotency_key,
-        "step_key": step_key,
         "input": dict(input_),
         "state": "queued",
         "attempt": 0,
@@ -81,18 +96,20 @@ def new_row(
         "retries": limit.retries,
         "fence": 0,
         "priority": limit.priority if priority is None else priority,
-        "run_at": tx.now + timedelta(seconds=delay),
-        "queue_at": tx.now + timedelta(seconds=delay),
-        "waiting_for_slot": False,
+        "run_at": run_at,
         "has_concurrency": False,
         "throttle": None,
-        "throttle_key": None,
-        "throttle_place": None,
         "expires_at": tx.now + timedelta(seconds=limit.expires) if limit.expires else None,
-        "dispatched_at": tx.now if dispatched else None,
-        "dispatch_count": 0,
         "created_at": tx.now,
     }
+
+
+def write(tx: Tx, rows: Sequence[dict[str, Any]], *, sent: bool = False) -> None:
+    """Insert new executions, and put them into the backlog; with ``sent`` they are in flight instead
+    (:func:`functory.engine.executions.queue_rows.add_sent`).
+    """
+    tx.insert(execution, rows)
+    (queue_rows.add_sent if sent else queue_rows.add)(tx, rows)
 
 
 def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
@@ -110,10 +127,26 @@ def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None
 
 
 def find_step(tx: Tx, parent: Cause | None, step_key: str | None) -> dict[str, Any] | None:
-    """Return the open or succeeded execution of a durable call, made by any attempt of the parent."""
+    """Return the execution of a durable call, made by any attempt of the parent, whatever its state."""
     if parent is None or step_key is None:
         return None
     return tx.first(_STEP, {"parent": parent.execution_id, "key": step_key})
+
+
+def is_done_or_open(step: Mapping[str, Any]) -> bool:
+    """Return True when a durable call does not run again: its execution has succeeded, or may still do so."""
+    return step["state"] in (*OPEN, "succeeded")
+
+
+def record_step(tx: Tx, parent_id: str, step_key: str, id_: str, failed: str | None) -> bool:
+    """Record which execution makes a durable call, in place of the one that ``failed``. False when another transaction
+    has recorded another one since.
+    """
+    if failed is None:
+        new = {"parent_id": parent_id, "step_key": step_key, "execution_id": id_}
+        return tx.insert_new(durable_call, new)
+    given = {"parent": parent_id, "key": step_key, "failed": failed, "new": id_}
+    return tx.execute(_STEP_TAKEN_OVER, given).rowcount == 1
 
 
 def missing_version_error(tx: Tx, function: str, version: int | None) -> FunctoryError:
@@ -150,11 +183,11 @@ def take_budget(tx: Tx, parent: Cause, function: str, settings: Settings) -> Non
             f"limit {settings.max_depth}; root {parent.root_id}",
             f"functory execution tree {parent.execution_id}",
         )
-    used, maximum = root_budget.lock(tx, {parent.root_id}, settings.root_budget)[parent.root_id]
+    used, maximum = root_budget.take(tx, {parent.root_id: 1}, settings.root_budget)[parent.root_id]
     if used >= maximum:
+        root_budget.give_back(tx, {parent.root_id: 1})
         raise Refused(
             f"the call of {function} was stopped: budget",
             f"root {parent.root_id} has caused {used} executions; limit {maximum}",
             f"functory execution tree {parent.execution_id}",
         )
-    root_budget.spend(tx, {parent.root_id: 1})

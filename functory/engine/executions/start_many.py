@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
@@ -66,7 +65,7 @@ def start_many(
             )
             for input_ in _check_all(found, wanted, settings.max_event_bytes)
         ]
-        tx.insert(execution, rows)
+        start.write(tx, rows)
         tx.wake("executions")
         return [row["id"] for row in rows]
 

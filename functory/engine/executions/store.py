@@ -30,7 +30,7 @@ from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
-from functory.engine.executions import cancellation, resolutions, start
+from functory.engine.executions import cancellation, open_executions, queue_rows, resolutions, start
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import versions
@@ -93,7 +93,10 @@ class Executions:
 
         def work(tx: Tx) -> dict[str, Any]:
             causation.check_fence(tx, parent)
-            known = start.find_by_key(tx, idempotency_key, function) or start.find_step(tx, parent, step_key)
+            step = start.find_step(tx, parent, step_key)
+            known = start.find_by_key(tx, idempotency_key, function)
+            if known is None and step is not None and start.is_done_or_open(step):
+                known = step
             if known is None and find_by_id:
                 known = tx.first(_STARTED, {"id": id_})
             if known is not None:
@@ -118,15 +121,20 @@ class Executions:
                 chain=parent.chain if parent else (),
                 parent_id=parent.execution_id if parent else None,
                 idempotency_key=idempotency_key,
-                step_key=step_key,
                 delay=delay,
                 priority=priority,
-                dispatched=dispatched,
                 id_=id_,
             )
-            if not tx.insert_new(execution, new):
+            if not tx.insert_new(execution, new) or (
+                parent is not None
+                and step_key is not None
+                and not start.record_step(
+                    tx, parent.execution_id, step_key, new["id"], step["id"] if step is not None else None
+                )
+            ):
                 # Another transaction inserted the same key after our read.
                 raise Conflict(_RACED)
+            (queue_rows.add_sent if dispatched else queue_rows.add)(tx, [new])
             tx.wake("executions")
             return new
 
@@ -174,6 +182,10 @@ class Executions:
         for column, value in ((execution.c.function, function), (execution.c.state, state)):
             if value is not None:
                 statement = statement.where(column == value)
+        if state in OPEN:
+            # They are few among all of the history.
+            ids = open_executions.open_ids(queued=state == "queued", running=state == "running")
+            statement = statement.where(execution.c.id.in_(ids))
         for column, value in ((execution.c.root_id, root_id), (execution.c.parent_id, parent_id)):
             if value is not None:
                 statement = statement.where(column == as_id(value, "execution"))
@@ -294,7 +306,7 @@ class Executions:
             new = start.new_row(
                 tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"]
             )
-            tx.insert(execution, [new])
+            start.write(tx, [new])
             tx.wake("executions")
         return new
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, Instant, execution
+from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.executions import queue_rows
 from functory.engine.flow_control import concurrency
 from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.flow_control.throttle import Reservation, StartTokens
@@ -25,26 +26,33 @@ from functory.engine.flow_control.throttle import Reservation, StartTokens
 MAX_AHEAD = 1000
 
 
+def stored(limit: RateLimit) -> dict[str, Any]:
+    """Return the throttle as its execution keeps it: the one that it began with."""
+    return {"limit": limit.limit, "period": limit.period, "burst": limit.burst, "text": limit.key.text}
+
+
 def columns(limit: RateLimit, reservation: Reservation) -> dict[str, Any]:
-    """Return the columns of an execution that its claims need. The execution keeps the throttle that it began with."""
-    return {
-        "throttle": {
-            "limit": limit.limit,
-            "period": limit.period,
-            "burst": limit.burst,
-            "text": limit.key.text,
-        },
-        "throttle_key": limit.key.hash,
-        "throttle_place": reservation.place,
-    }
+    """Return the throttle's columns of a queue row, which the claims of the execution need."""
+    return {"throttle_key": limit.key.hash, "throttle_place": reservation.place}
 
 
-def keep_with_token(tx: Tx, claimed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def keep_with_token(
+    tx: Tx, claimed: Sequence[dict[str, Any]], places: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Take tokens for the throttled ones of ``claimed`` (rows that this transaction has set to running).
 
-    Returns the rows that start. The others are queued again.
+    ``places`` has their queue rows by id. Returns the rows that start. The others are queued again, and so are those
+    without a queue row: another transaction has queued them for a later time.
     """
-    throttled = [row for row in claimed if row["throttle_key"] is not None]
+    lost = [row for row in claimed if row["id"] not in places]
+    if lost:
+        tx.execute(_QUEUED, [_unclaimed(row, row["run_at"]) for row in lost])
+        claimed = [row for row in claimed if row["id"] in places]
+    throttled = [
+        dict(places[row["id"]]) | row
+        for row in claimed
+        if row["throttle"] is not None and places[row["id"]]["throttle_key"] is not None
+    ]
     if not throttled:
         return list(claimed)
     keys: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -68,16 +76,16 @@ def _put_back(tx: Tx, refused: Sequence[Mapping[str, Any]], turns: Mapping[str, 
     """running → queued, as if these had not been claimed, and due at their turns."""
     if not refused:
         return
-    tx.execute(
-        _QUEUED,
+    tx.execute(_QUEUED, [_unclaimed(row, turns[row["id"]]) for row in refused])
+    queue_rows.put_back(
+        tx,
         [
             {
-                "own": row["id"],
-                "due": turns[row["id"]],
+                **row,
+                "run_at": turns[row["id"]],
                 # Its priority moves its position by the same time as before.
-                "at": turns[row["id"]] - (row["run_at"] - row["queue_at"]),
-                # The first claim of an execution raises its fence to 1.
-                "since": row["started_at"] if row["fence"] > 1 else None,
+                "queue_at": turns[row["id"]] - (row["run_at"] - row["queue_at"]),
+                "expires_at": None if _was_started(row) else row["expires_at"],
             }
             for row in refused
         ],
@@ -88,30 +96,59 @@ def _put_back(tx: Tx, refused: Sequence[Mapping[str, Any]], turns: Mapping[str, 
     tx.wake("executions")
 
 
+def _unclaimed(row: Mapping[str, Any], run_at: datetime) -> dict[str, Any]:
+    return {"own": row["id"], "due": run_at, "since": row["started_at"] if _was_started(row) else None}
+
+
+def _was_started(row: Mapping[str, Any]) -> bool:
+    """Return True for a claimed row that had been claimed before: the first claim raises the fence to 1."""
+    return row["fence"] > 1
+
+
 def _limit(row: Mapping[str, Any]) -> RateLimit:
     found = row["throttle"]
     return RateLimit(Key(row["throttle_key"], found["text"]), found["limit"], found["period"], found["burst"])
 
 
-_OTHER = execution.alias("other")
-# Executions before this one: those that never started, and retries that are due.
-_BEFORE = (
+_MINE = in_flight.alias("mine")
+_SENT = in_flight.alias("sent")
+
+
+def _earlier(other: Any) -> tuple[Any, ...]:
+    """Return the conditions of other rows with the key of ``_MINE`` and an earlier place."""
+    return (
+        other.c.trigger_id == _MINE.c.trigger_id,
+        other.c.throttle_key == _MINE.c.throttle_key,
+        other.c.throttle_place < _MINE.c.throttle_place,
+    )
+
+
+# Executions before this one: those that never started, and retries that are due. All that were sent are due.
+_QUEUED_BEFORE = (
     sa.select(sa.literal(1).label("one"))
     .where(
-        _OTHER.c.trigger_id == execution.c.trigger_id,
-        _OTHER.c.throttle_key == execution.c.throttle_key,
-        _OTHER.c.throttle_place < execution.c.throttle_place,
-        sa.text("other.state = 'queued' AND other.throttle_key IS NOT NULL"),
-        sa.not_(_OTHER.c.waiting_for_slot),
-        sa.or_(_OTHER.c.started_at.is_(None), _OTHER.c.run_at <= sa.bindparam("now", type_=Instant)),
+        *_earlier(backlog),
+        sa.text("backlog.throttle_key IS NOT NULL"),
+        queue_rows.READY,
+        sa.or_(
+            backlog.c.run_at <= sa.bindparam("now", type_=Instant),
+            sa.exists().where(execution.c.id == backlog.c.execution_id, execution.c.started_at.is_(None)),
+        ),
     )
     .limit(MAX_AHEAD)
-    .correlate(execution)
+    .correlate(_MINE)
     .subquery()
 )
+_SENT_BEFORE = (
+    sa.select(sa.func.count()).where(*_earlier(_SENT), sa.text("NOT sent.claimed")).correlate(_MINE)
+)
 _AHEAD = sa.select(
-    execution.c.id, sa.select(sa.func.count()).select_from(_BEFORE).scalar_subquery().label("ahead")
-).where(execution.c.id.in_(sa.bindparam("ids", expanding=True)))
+    _MINE.c.execution_id.label("id"),
+    (
+        sa.select(sa.func.count()).select_from(_QUEUED_BEFORE).scalar_subquery()
+        + _SENT_BEFORE.scalar_subquery()
+    ).label("ahead"),
+).where(_MINE.c.execution_id.in_(sa.bindparam("ids", expanding=True)))
 _QUEUED = (
     sa.update(execution)
     .where(execution.c.id == sa.bindparam("own", type_=Id))
@@ -120,10 +157,7 @@ _QUEUED = (
         attempt=execution.c.attempt - 1,
         fence=execution.c.fence - 1,
         run_at=sa.bindparam("due", type_=Instant),
-        queue_at=sa.bindparam("at", type_=Instant),
         started_at=sa.bindparam("since", type_=Instant),
-        dispatched_at=None,
-        dispatch_count=0,
         lease_until=None,
         worker_id=None,
     )

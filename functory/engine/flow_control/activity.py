@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from functory.engine.database import counters
-from functory.engine.database.schema import cancellation, counter, execution, match_buffer
+from functory.engine.database.schema import backlog, cancellation, counter, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.concurrency import WAITING_FOR_SLOT
 
@@ -29,7 +29,7 @@ _ACTIVITY = sa.select(
     sa.exists(sa.select(match_buffer.c.key)).label("buffers"),
     sa.or_(
         sa.exists(sa.select(cancellation.c.rule)),
-        sa.exists(sa.select(execution.c.id).where(WAITING_FOR_SLOT)),
+        sa.exists(sa.select(backlog.c.execution_id).where(WAITING_FOR_SLOT)),
     ).label("releases"),
 )
 

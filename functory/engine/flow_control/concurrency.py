@@ -23,7 +23,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import clock, row_locks
-from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
+from functory.engine.database.schema import Id, Instant, backlog, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
@@ -34,8 +34,8 @@ OVERLAP_RULE = 2
 UNLIMITED = 2**31 - 1
 
 _OPEN = execution.c.state.in_(("queued", "running"))
-# Executions in a queue, in the words of the partial index.
-WAITING_FOR_SLOT = sa.text("execution.waiting_for_slot AND execution.state = 'queued'")
+# In the words of the partial index.
+WAITING_FOR_SLOT = sa.text("backlog.waiting_for_slot")
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,19 @@ def release(tx: Tx, execution_id: str) -> None:
 
 
 def release_for_retry(tx: Tx, execution_id: str) -> None:
-    """Release the slots of concurrency limits while an execution waits for its retry. It queues for them again."""
+    """Release the slots of concurrency limits while an execution waits for its retry. It queues for them again.
+
+    The execution is in the backlog already.
+    """
     freed = tx.execute(
         sa.update(slot)
         .where(slot.c.execution_id == execution_id, slot.c.rule != OVERLAP_RULE)
         .values(taken_at=None)
     ).rowcount
     if freed:
-        tx.execute(sa.update(execution).where(execution.c.id == execution_id).values(waiting_for_slot=True))
+        tx.execute(
+            sa.update(backlog).where(backlog.c.execution_id == execution_id).values(waiting_for_slot=True)
+        )
     tx.wake("flow")
 
 
@@ -147,8 +152,8 @@ _UPDATE_CAPACITY = (
     sa.update(slot)
     .where(
         slot.c.execution_id.in_(
-            sa.select(execution.c.id).where(
-                execution.c.trigger_id == sa.bindparam("trigger", type_=Id), WAITING_FOR_SLOT
+            sa.select(backlog.c.execution_id).where(
+                backlog.c.trigger_id == sa.bindparam("trigger", type_=Id), WAITING_FOR_SLOT
             )
         ),
         slot.c.rule == sa.bindparam("of"),
@@ -173,8 +178,8 @@ _EMPTY = (
     .limit(_LIMIT)
     .with_for_update(skip_locked=True)
 )
-_NEXT_DUE = sa.select(sa.func.min(execution.c.run_at)).where(WAITING_FOR_SLOT, execution.c.run_at > _NOW)
-_TRIGGERS = sa.select(execution.c.trigger_id).distinct().where(WAITING_FOR_SLOT)
+_NEXT_DUE = sa.select(sa.func.min(backlog.c.run_at)).where(WAITING_FOR_SLOT, backlog.c.run_at > _NOW)
+_TRIGGERS = sa.select(backlog.c.trigger_id).distinct().where(WAITING_FOR_SLOT)
 
 
 def update_capacities(tx: Tx, trigger_id: str, capacities: Mapping[int, int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, Instant, event, match_buffer, trigger
+from functory.engine.database.schema import Id, Instant, event, match_buffer, routing_queue, trigger
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.buffers import EVENT_TIME_KIND, BufferKey
 
@@ -78,8 +78,9 @@ def _live(*what: Any) -> sa.Select[Any]:
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 _FIRST_PENDING = (
     sa.select(event.c.time)
-    .where(event.c.state == "pending", event.c.route_attempts == 0)
-    .order_by(event.c.id)
+    .join(routing_queue, routing_queue.c.event_id == event.c.id)
+    .where(routing_queue.c.quarantined.is_(False), routing_queue.c.route_after.is_(None))
+    .order_by(routing_queue.c.event_id)
     .limit(1)
 )
 # Not min(): the index gives the first row without reading the others.

@@ -12,14 +12,15 @@ throttle delays it, with two of them: ``throttle`` for reservations and ``start`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
+from functory.engine.database.schema import Instant
 from functory.engine.database.schema import rate_limit as table
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import NO_KEY, Key, RateLimit
@@ -91,15 +92,7 @@ _EXPIRED = (
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
-_UPDATE = (
-    sa.update(table)
-    .where(
-        table.c.owner_id == sa.bindparam("o", type_=table.c.owner_id.type),
-        table.c.control == sa.bindparam("c"),
-        table.c.key == sa.bindparam("k"),
-    )
-    .values(next_allowed_at=sa.bindparam("at", type_=table.c.next_allowed_at.type), dropped=sa.bindparam("n"))
-)
+_NO_TIME = timedelta()
 
 
 @dataclass
@@ -164,47 +157,82 @@ class RateLimitStates:
 
 
 class RateLimits(RateLimitStates):
-    """The rate limits of some keys of one control, locked until the commit. :meth:`write` stores what has changed."""
+    """The rate limits of some keys of one control, locked until the commit. :meth:`write` stores what has changed.
+
+    On PostgreSQL the statement that locks the rows uses every limit as often as it was requested; the states here are
+    those of before. :meth:`write` has nothing to store then where every use was allowed, which is the usual case.
+    """
+
+    # False for a control whose decisions need to know how long ago the next use was expected. The statement that uses
+    # a limit returns "now" for every time that has passed.
+    used_while_locked = True
 
     def __init__(self, tx: Tx, control: RateLimitControl, requested: Iterable[tuple[str, RateLimit]]) -> None:
-        """``requested`` has the owner of each limit, the id of a trigger or of a webhook's source, and the limit."""
+        """``requested`` has each use of a limit: its owner, the id of a trigger or of a webhook's source, and the
+        limit.
+        """
         self._tx = tx
         self._control = control
-        rows = [
-            {
-                "owner_id": owner,
-                "control": control,
-                "key": limit.key.hash,
-                "text": limit.key.text,
-                "next_allowed_at": row_locks.EPOCH,
-                "dropped": 0,
-            }
-            for owner, limit in requested
-        ]
-        super().__init__(
-            {
-                (key[0], key[2]): RateLimitState(row["next_allowed_at"], row["dropped"])
-                for key, row in row_locks.lock(tx, table, rows).items()
-            },
-            tx.now,
-        )
+        limits: dict[tuple[str, str], RateLimit] = {}
+        ahead: dict[tuple[str, str], timedelta] = {}
+        for owner, limit in requested:
+            place = owner, limit.key.hash
+            limits[place] = limit
+            ahead[place] = ahead.get(place, _NO_TIME) + emission_interval(limit)
+        if self.used_while_locked and tx.writes_concurrently:
+            found = self._use(limits, ahead)
+        else:
+            rows = [self._row(place, limit, row_locks.EPOCH) for place, limit in limits.items()]
+            locked = row_locks.lock(tx, table, rows)
+            found = {(key[0], key[2]): row for key, row in locked.items()}
+            ahead = {}
+        states = {
+            place: RateLimitState(row["next_allowed_at"] - ahead.get(place, _NO_TIME), row["dropped"])
+            for place, row in found.items()
+        }
+        self._stored = {place: (row["next_allowed_at"], row["dropped"]) for place, row in found.items()}
+        super().__init__(states, tx.now)
+        self._changed.update(ahead)
+
+    def _use(
+        self, limits: Mapping[tuple[str, str], RateLimit], ahead: Mapping[tuple[str, str], timedelta]
+    ) -> dict[tuple[str, str], Any]:
+        """Insert or lock the rows, and move each ``next_allowed_at`` by the time ``ahead``. Returns the new rows."""
+        rows = [self._row(place, limits[place], self._tx.now + ahead[place]) for place in sorted(limits)]
+        used = self._tx.upsert(table, rows, _ahead, {"now": self._tx.now})
+        return {(row["owner_id"], row["key"]): row for row in used}
+
+    def _row(self, place: tuple[str, str], limit: RateLimit, next_allowed_at: datetime) -> dict[str, Any]:
+        return {
+            "owner_id": place[0],
+            "control": self._control,
+            "key": place[1],
+            "text": limit.key.text,
+            "next_allowed_at": next_allowed_at,
+            "dropped": 0,
+        }
 
     def write(self) -> None:
-        """Store the timestamps and counts that have changed."""
-        if self._changed:
-            self._tx.execute(
-                _UPDATE,
-                [
-                    {
-                        "o": key[0],
-                        "c": self._control,
-                        "k": key[1],
-                        "at": self._states[key].next_allowed_at,
-                        "n": self._states[key].dropped,
-                    }
-                    for key in sorted(self._changed)
-                ],
-            )
+        """Store the timestamps and counts that are not as the rows have them."""
+        changed = [
+            {
+                "owner_id": place[0],
+                "control": self._control,
+                "key": place[1],
+                "next_allowed_at": state.next_allowed_at,
+                "dropped": state.dropped,
+            }
+            for place in sorted(self._changed)
+            if (state := self._states[place])
+            and (state.next_allowed_at, state.dropped) != self._stored.get(place)
+        ]
+        self._tx.update_rows(table, changed)
+
+
+def _ahead(new: Any) -> dict[str, Any]:
+    now = sa.bindparam("now", type_=Instant)
+    expected = sa.func.greatest(table.c.next_allowed_at, now)
+    return {"next_allowed_at": expected + (new.next_allowed_at - now)}
 
 
 def delete_expired(tx: Tx, before: datetime, limit: int) -> int:

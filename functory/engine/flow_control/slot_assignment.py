@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.dialects import materialized
-from functory.engine.database.schema import Id, Instant, concurrency_group, execution, slot
+from functory.engine.database.schema import Id, Instant, backlog, concurrency_group, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
 from functory.engine.flow_control.concurrency import WAITING_FOR_SLOT
@@ -64,7 +64,7 @@ def _fitting(candidates: Sequence[_Candidate], locked: set[str] | None) -> list[
 def _assign_slots(tx: Tx, ids: Sequence[str]) -> list[str]:
     if not ids:
         return []
-    # Executions that another transaction changes (cancels, expires) wait for the next round. Executions are locked
+    # Executions that another transaction changes (cancels, expires) wait for the next round. Queue rows are locked
     # before slots, in the same order as when an execution ends.
     mine = list(tx.execute(_LOCK_WAITING, {"ids": ids}).scalars())
     if mine:
@@ -110,12 +110,8 @@ def _free(*, behind: bool) -> Any:
         sa.text("slot.taken_at IS NULL"),
         slot.c.group_key.in_(sa.select(room.c.group_key)),
         WAITING_FOR_SLOT,
-        execution.c.run_at <= _NOW,
-        sa.or_(
-            execution.c.expires_at.is_(None),
-            execution.c.expires_at > _NOW,
-            execution.c.started_at.is_not(None),
-        ),
+        backlog.c.run_at <= _NOW,
+        sa.or_(backlog.c.expires_at.is_(None), backlog.c.expires_at > _NOW),
     ]
     if behind:
         due.append(slot.c.position <= sa.bindparam("first", type_=slot.c.position.type))
@@ -131,7 +127,7 @@ def _free(*, behind: bool) -> Any:
             .over(partition_by=slot.c.group_key, order_by=(slot.c.queue_at, slot.c.position))
             .label("place"),
         )
-        .join(execution, execution.c.id == slot.c.execution_id)
+        .join(backlog, backlog.c.execution_id == slot.c.execution_id)
         .outerjoin(load, load.c.group_key == slot.c.group_key)
         .where(*due),
         "queue",
@@ -172,12 +168,12 @@ _LOCK_GROUPS = (
     .with_for_update(key_share=True, skip_locked=True)
 )
 _LOCK_WAITING = (
-    sa.select(execution.c.id)
-    .where(execution.c.id.in_(_IDS), WAITING_FOR_SLOT)
-    .order_by(execution.c.id)
+    sa.select(backlog.c.execution_id)
+    .where(backlog.c.execution_id.in_(_IDS), WAITING_FOR_SLOT)
+    .order_by(backlog.c.execution_id)
     .with_for_update(skip_locked=True)
 )
 _TAKE_SLOTS = (
     sa.update(slot).where(slot.c.execution_id.in_(_IDS), slot.c.taken_at.is_(None)).values(taken_at=_NOW)
 )
-_MARK_READY = sa.update(execution).where(execution.c.id.in_(_IDS)).values(waiting_for_slot=False)
+_MARK_READY = sa.update(backlog).where(backlog.c.execution_id.in_(_IDS)).values(waiting_for_slot=False)

@@ -51,6 +51,8 @@ class Throttles(RateLimits):
 class StartTokens(RateLimits):
     """The tokens of the keys that one transaction claims attempts of, locked until the commit."""
 
+    used_while_locked = False
+
     def __init__(self, tx: Tx, requested: Iterable[tuple[str, RateLimit]]) -> None:
         """``requested`` has the id of each trigger and its throttle."""
         super().__init__(tx, "start", requested)

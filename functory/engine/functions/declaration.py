@@ -152,8 +152,10 @@ def parse(declared: Mapping[str, Any]) -> dict[str, Any]:
     asked = grants.parse_declared({key: given[key] for key in grants.FIELDS if key in given})
     result |= {f"grants.{key}": value for key, value in asked.items()}
     if "reuse" in given:
-        if not isinstance(given["reuse"], bool):
-            raise Invalid(f"wrong reuse={given['reuse']!r}", "it must be True or False")
+        if given["reuse"] is not None and not isinstance(given["reuse"], bool):
+            raise Invalid(
+                f"wrong reuse={given['reuse']!r}", "it must be True or False, or None for the default"
+            )
         result["reuse"] = given["reuse"]
     if "compensate" in given:
         reference = given["compensate"]
@@ -196,6 +198,9 @@ def version_content(
     for side in ("input_schema", "output_schema"):
         if side in declared:
             own[side] = declared[side] is not None
+    if "reuse" in declared:
+        # Otherwise a process is kept where that is safe.
+        own["reuse"] = declared["reuse"] is False
     own["imports"] = "imports" in declared or own.get("imports", False)
     own_modules = declared.get("modules", base["modules"] if base else {})
     own["modules"] = bool(own_modules)
@@ -255,6 +260,7 @@ def version_content(
     made = text | found | {"declared": {k: v for k, v in sorted(own.items()) if v}}
     for field, nothing in empty.items():
         made[field] = declared.get(field, base[field] if base else nothing)
+    made["reuse"] = bool(made["reuse"])
     asked = dict(base["grants"]) if base else {}
     asked |= {
         key.removeprefix("grants."): value for key, value in declared.items() if key.startswith("grants.")

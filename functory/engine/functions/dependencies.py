@@ -15,6 +15,9 @@ from typing import Any
 from functory.engine import names
 from functory.engine.errors import Conflict, Invalid, NotFound
 
+# A name, and a pinned version or None for the active one.
+Reference = tuple[str, int | None]
+
 _PINNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:@([1-9][0-9]{0,8}))?")
 
 
@@ -33,7 +36,7 @@ class Dependency:
         return self.name if self.pin is None else f"{self.name}@{self.pin}"
 
 
-def parse_reference(text: str, what: str = "function") -> tuple[str, int | None]:
+def parse_reference(text: str, what: str = "function") -> Reference:
     """Read ``name`` or ``name@version``. Raises :class:`Invalid`."""
     match = _PINNED.fullmatch(text) if isinstance(text, str) else None
     if match is None:

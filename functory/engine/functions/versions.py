@@ -14,7 +14,8 @@ from functory.engine.database.payloads import columns
 from functory.engine.database.schema import function, function_version
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
-from functory.engine.functions import dependencies
+from functory.engine.functions import dependencies, limits
+from functory.engine.functions.dependencies import Reference
 from functory.engine.functions.source import parser
 
 
@@ -55,18 +56,33 @@ def load_reference(tx: Tx, reference: str) -> dict[str, Any]:
     return row
 
 
-def load_many(
-    tx: Tx, references: Iterable[tuple[str, int | None]]
-) -> dict[tuple[str, int | None], dict[str, Any]]:
+def load_many(tx: Tx, references: Iterable[Reference]) -> dict[Reference, dict[str, Any]]:
     """Return several versions with one statement, by (name, pin or None for the active one)."""
+    return _load_many(tx, _MANY, references)
+
+
+def load_starts(tx: Tx, references: Iterable[Reference]) -> dict[Reference, dict[str, Any]]:
+    """Return several versions as :func:`load_many` does, with those columns that the start of an execution needs.
+
+    Each change of one of these columns counts the registry's changes
+    (:data:`functory.engine.database.counters.FUNCTIONS`).
+    """
+    found = _load_many(tx, _STARTS, references)
+    # A pinned reference and a floating one may name the same row.
+    for row in {row["id"]: row for row in found.values()}.values():
+        row["limits"] = limits.parse(row["limits"])
+    return found
+
+
+def _load_many(tx: Tx, statement: Any, references: Iterable[Reference]) -> dict[Reference, dict[str, Any]]:
     wanted = sorted(set(references), key=lambda r: (r[0], r[1] or 0))
     if not wanted:
         return {}
     # Lists and not a chain of ORs: SQLite refuses expressions of more than a thousand levels.
     floating = [name for name, pin in wanted if pin is None]
     pinned = [(name, pin) for name, pin in wanted if pin is not None]
-    rows = tx.rows(_MANY, {"floating": floating, "pinned": pinned})
-    found: dict[tuple[str, int | None], dict[str, Any]] = {(row["name"], row["number"]): row for row in rows}
+    rows = tx.rows(statement, {"floating": floating, "pinned": pinned})
+    found: dict[Reference, dict[str, Any]] = {(row["name"], row["number"]): row for row in rows}
     found |= {(row["name"], None): row for row in rows if row["active"] == row["number"]}
     return {reference: found[reference] for reference in wanted if reference in found}
 
@@ -129,12 +145,21 @@ _LIVE = joined().where(function.c.state != "deleted")
 _NAMED = _LIVE.where(function.c.name == sa.bindparam("name"))
 _ACTIVE = _NAMED.where(function_version.c.number == function.c.active)
 _PINNED = _NAMED.where(function_version.c.number == sa.bindparam("number", type_=sa.Integer))
-_MANY = _LIVE.where(
-    sa.or_(
-        sa.and_(
-            function.c.name.in_(sa.bindparam("floating", expanding=True)),
-            function_version.c.number == function.c.active,
-        ),
-        sa.tuple_(function.c.name, function_version.c.number).in_(sa.bindparam("pinned", expanding=True)),
-    )
+_WANTED = sa.or_(
+    sa.and_(
+        function.c.name.in_(sa.bindparam("floating", expanding=True)),
+        function_version.c.number == function.c.active,
+    ),
+    sa.tuple_(function.c.name, function_version.c.number).in_(sa.bindparam("pinned", expanding=True)),
+)
+_MANY = _LIVE.where(_WANTED)
+_STARTS = _MANY.with_only_columns(
+    function_version.c.id,
+    function_version.c.number,
+    function_version.c.parameters,
+    function_version.c.input_schema,
+    function_version.c.limits,
+    function.c.name,
+    function.c.state,
+    function.c.active,
 )

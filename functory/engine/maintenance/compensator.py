@@ -17,16 +17,13 @@ from functory.engine.executions.compensation.saga import SagaProgress
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 
-# Each finished execution wakes this service; under load it waits this long between two rounds.
-COALESCE_SECONDS = 0.05
-
 OPEN = ("waiting", "pending", "running")
 
 
 class Compensator(Service):
     """Runs the compensations of failed executions, one step of each plan in a round."""
 
-    name, topic, coalesce_seconds = "compensator", "finished", COALESCE_SECONDS
+    name, topic = "compensator", "sagas"
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.poll_seconds = settings.poll_seconds

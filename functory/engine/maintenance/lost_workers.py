@@ -14,6 +14,7 @@ from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
 from functory.engine.events import store as event_store
+from functory.engine.executions import open_executions, queue_rows
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
@@ -84,13 +85,19 @@ def remove_lost_workers(database: Database, after: float) -> list[str]:
 
 # Built once, because the reaper runs them in every round, and most rounds find no row.
 _CUTOFF = sa.bindparam("cutoff", type_=Instant)
+_RUNNING = (
+    execution.c.id.in_(open_executions.open_ids(queued=False)),
+    execution.c.state == "running",
+)
 _DUE = {
-    "lost": sa.and_(execution.c.state == "running", execution.c.lease_until < _CUTOFF),
-    "unstopped": sa.and_(execution.c.state == "running", execution.c.cancel_requested_at < _CUTOFF),
-    "expired": sa.and_(
+    "lost": (*_RUNNING, execution.c.lease_until < _CUTOFF),
+    "unstopped": (*_RUNNING, execution.c.cancel_requested_at < _CUTOFF),
+    "expired": (
+        # Queue rows of executions that wait for a retry do not expire: they were started in time.
+        execution.c.id.in_(
+            open_executions.open_ids(lambda columns: columns.expires_at <= _CUTOFF, running=False)
+        ),
         execution.c.state == "queued",
-        execution.c.expires_at <= _CUTOFF,
-        # An execution that waits for a retry was started in time.
         execution.c.started_at.is_(None),
     ),
 }
@@ -108,9 +115,6 @@ _REQUEUED = (
         state="queued",
         fence=execution.c.fence + 1,
         run_at=sa.bindparam("now", type_=Instant),
-        queue_at=sa.bindparam("now", type_=Instant),
-        dispatched_at=None,
-        dispatch_count=0,
         lease_until=None,
         worker_id=None,
     )
@@ -128,7 +132,7 @@ _ENDED = (
 
 @functools.cache
 def _due(what: str) -> Any:
-    statement = sa.select(execution).where(_DUE[what]).order_by(execution.c.id).limit(BATCH)
+    statement = sa.select(execution).where(*_DUE[what]).order_by(execution.c.id).limit(BATCH)
     return statement.with_for_update(skip_locked=True)
 
 
@@ -139,6 +143,7 @@ def _locked(tx: Tx, what: str, cutoff: datetime) -> list[dict[str, Any]]:
 def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
     changed = tx.execute(_REQUEUED, {"own": row["id"], "of": row["fence"], "now": tx.now}).rowcount
     if changed:
+        queue_rows.requeue(tx, row["id"], tx.now)
         error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
         _end_attempt(tx, row, "lost", error)
         data = event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
@@ -157,6 +162,10 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
         .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
     ).rowcount
     if changed:
+        if row["state"] == "running":
+            queue_rows.remove_running(tx, [row["id"]])
+        else:
+            queue_rows.remove_queued(tx, row["id"])
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
         if row["state"] == "running":

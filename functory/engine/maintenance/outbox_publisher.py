@@ -1,31 +1,35 @@
-"""The outbox publisher: publishes committed events on the exchange, or drops them where there is no broker."""
+"""The outbox publisher: publishes what the outbox has on the exchange, or drops it where there is no broker.
+
+Most events are published by the process that has put them into the outbox
+(:mod:`functory.engine.events.batch_publisher`). This service publishes the others: events without a router, and those
+of a process that died or could not reach the broker.
+"""
 
 from __future__ import annotations
 
-import time
+import contextlib
 
 from functory.engine.database.connection import Database
+from functory.engine.errors import Unavailable
+from functory.engine.events import outbox
+from functory.engine.events.batch_publisher import BatchPublisher, publish
 from functory.engine.events.exchange import EventPublisher
-from functory.engine.events.outbox import drop_outbox, publish_outbox
-from functory.engine.events.store import envelope
-from functory.engine.serialization.json_codec import encode
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
-
-# Events that are published in one transaction.
-PUBLISH_BATCH = 200
 
 # Under load subscribers receive events this much later, and the publisher needs a tenth of the transactions.
 PUBLISH_COALESCE_SECONDS = 0.03
 
-# Without a broker: events that are dropped in one transaction, and the pause between two of them.
+# Without a broker: batches that are dropped in one transaction, and the pause between two of them.
 DROP_BATCH = 1000
 DROP_SECONDS = 2.0
 
 
 class OutboxPublisher(Service):
-    """Publishes committed events to the exchange."""
+    """Publishes what the outbox has to the exchange, the oldest batches first.
+
+    ``batches`` publishes what this process puts into the outbox, from its memory.
+    """
 
     name, topic, coalesce_seconds = "publisher", "outbox", PUBLISH_COALESCE_SECONDS
 
@@ -34,31 +38,42 @@ class OutboxPublisher(Service):
         self._database = database
         self._claim_seconds = settings.lease_seconds
         self._exchange = EventPublisher(settings)
+        self.batches = BatchPublisher(database, EventPublisher(settings), settings.lease_seconds)
 
     def run_once(self) -> bool:
-        """Publish one batch. True when it was full. Raises :class:`Unavailable` without a database or broker."""
-        start = time.perf_counter()
-        try:
-            rows = publish_outbox(
-                self._database, self._exchange, PUBLISH_BATCH, claim_seconds=self._claim_seconds
-            )
-        except Exception:
-            metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
-            raise
-        if rows:
-            metrics.outbox_publish.labels("ok").observe(time.perf_counter() - start)
-        for row in rows:
-            metrics.events_published.labels(metrics.type_label(row["type"])).inc()
-            metrics.event_size.observe(len(encode(envelope(row))))
-        return len(rows) >= PUBLISH_BATCH
+        """Publish one batch of at most :data:`functory.engine.events.outbox.MAX_BATCH` events. True when there was one.
+
+        No transaction is open while the broker is asked. When it fails, the batch is free again at once; after a crash,
+        when its claim ends. What was sent before is then sent again: subscribers recognise duplicates by the
+        CloudEvents ``id``. Raises :class:`Unavailable` without a database or broker.
+        """
+        with self._database.read() as tx:
+            # Most rounds find nothing, and must not take the one writer of SQLite.
+            if not outbox.has_unclaimed(tx):
+                return False
+        with self.batches.sweeping():
+            with self._database.write() as tx:
+                ids, rows = outbox.claim_unpublished(tx, outbox.MAX_BATCH, self._claim_seconds)
+            if not ids:
+                return False
+            try:
+                publish(self._exchange, rows)
+            except Exception:
+                with contextlib.suppress(Unavailable), self._database.write() as tx:
+                    outbox.claim(tx, ids, None)
+                raise
+            with self._database.write() as tx:
+                outbox.mark_published(tx, ids)
+        return True
 
     def close(self) -> None:
-        """Close the connection to the broker."""
+        """Close the connections to the broker."""
+        self.batches.close()
         self._exchange.close()
 
 
 class OutboxCleaner(Service):
-    """Drops events from the outbox of a deployment without a broker: it has no subscribers."""
+    """Drops the outbox of a deployment without a broker: it has no subscribers."""
 
     name, topic = "outbox_cleaner", "outbox"
     poll_seconds, coalesce_seconds = DROP_SECONDS, DROP_SECONDS / 10
@@ -68,4 +83,4 @@ class OutboxCleaner(Service):
 
     def run_once(self) -> bool:
         """Drop one batch. True when it was full. Raises :class:`Unavailable`."""
-        return drop_outbox(self._database, DROP_BATCH) >= DROP_BATCH
+        return outbox.drop_outbox(self._database, DROP_BATCH) >= DROP_BATCH

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Tx
 from functory.engine.database.schema import (
     buffered_match,
@@ -19,6 +20,7 @@ from functory.engine.database.schema import (
     outbox,
     slot,
 )
+from functory.engine.events.outbox import unpublished_ids
 
 OPEN = ("queued", "running")
 SETTLED_COMPENSATIONS = ("done", "skipped")
@@ -48,6 +50,8 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
     if not roots:
         return {}
     own_event, own_execution = event.c.root_id.in_(roots), execution.c.root_id.in_(roots)
+    # Batches with old events only: a long outbox is a young one, as a rule.
+    unpublished = unpublished_ids().where(outbox.c.first_id < lowest_id(cutoff)).subquery("unpublished")
     other, far = execution.alias("other"), firing.alias("far")
     reasons = [
         _why("it is young", event.c.root_id, own_event, event.c.routed_at >= cutoff),
@@ -56,7 +60,7 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
         _why("an event is pending", event.c.root_id, own_event, event.c.state == "pending"),
         _why("an event is quarantined", event.c.root_id, own_event, event.c.state == "quarantined"),
         _why("a match waits", buffered_match.c.root_id, buffered_match.c.root_id.in_(roots)),
-        _why("an event is not published", event.c.root_id, own_event, outbox.c.event_id == event.c.id),
+        _why("an event is not published", event.c.root_id, own_event, unpublished.c.event_id == event.c.id),
         _why("a cancellation waits", event.c.root_id, own_event, cancellation.c.event_id == event.c.id),
         _why(
             "a concurrency slot is taken",

@@ -11,7 +11,6 @@ from prometheus_client.registry import Collector
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
     event,
-    execution,
     function,
     match_buffer,
     outbox,
@@ -19,8 +18,10 @@ from functory.engine.database.schema import (
     verification,
     worker,
 )
+from functory.engine.database.schema import routing_queue as waiting_event
 from functory.engine.errors import FunctoryError
 from functory.engine.events import routing_queue
+from functory.engine.executions import open_executions
 from functory.engine.flow_control import concurrency
 from functory.engine.telemetry.metrics import kind_label
 
@@ -36,17 +37,15 @@ class StateCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
             with self._database.read() as tx:
-                states = tx.pairs(
-                    sa.select(execution.c.state, sa.func.count())
-                    .where(execution.c.state.in_(("queued", "running")))
-                    .group_by(execution.c.state)
-                )
-                oldest = tx.scalar(
-                    sa.select(sa.func.min(execution.c.run_at)).where(execution.c.state == "queued")
-                )
-                pending = tx.scalar(sa.select(sa.func.count()).select_from(outbox))
+                states = open_executions.count(tx)
+                oldest = open_executions.oldest_due_at(tx)
+                pending = tx.scalar(sa.select(sa.func.sum(outbox.c.count)))
                 waiting = tx.scalar(sa.select(sa.func.min(outbox.c.time)))
-                unrouted = tx.scalar(sa.select(sa.func.min(event.c.time)).where(event.c.state == "pending"))
+                unrouted = tx.scalar(
+                    sa.select(sa.func.min(event.c.time))
+                    .join(waiting_event, waiting_event.c.event_id == event.c.id)
+                    .where(waiting_event.c.quarantined.is_(False))
+                )
                 functions = tx.scalar(
                     sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
                 )

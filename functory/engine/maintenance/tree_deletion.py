@@ -27,6 +27,7 @@ from functory.engine.database.schema import (
     attempt,
     budget,
     compensation,
+    durable_call,
     event,
     execution,
     file_write,
@@ -331,6 +332,7 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
             tx.execute(sa.update(budget).where(budget.c.root_id == root).values(used=budget.c.used - count))
         for table in (span, log, attempt, file_write):
             gone[table.name] += _remove(tx, table, table.c.execution_id.in_(executions))
+        gone["durable_call"] += _remove(tx, durable_call, durable_call.c.parent_id.in_(executions))
         gone["compensation"] += _remove(
             tx,
             compensation,
@@ -384,7 +386,7 @@ def _counted(tx: Tx, roots: Sequence[str], *, with_logs: bool) -> Counter[str]:
     for table in (attempt, span, *([log] if with_logs else [])):
         rows = (
             sa.select(sa.func.count())
-            .select_from(table.join(execution))
+            .select_from(table.join(execution, execution.c.id == table.c.execution_id))
             .where(execution.c.root_id.in_(roots))
         )
         found[table.name] += int(tx.scalar(rows) or 0)

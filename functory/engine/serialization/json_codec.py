@@ -31,21 +31,27 @@ def dumps(value: Any) -> str:
     return encode(value).decode()
 
 
+_PLAIN = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
 def encode(value: Any) -> bytes:
     """Return ``value`` as compact JSON bytes (UTF-8). Raises :class:`Invalid` when it is not JSON."""
     try:
-        encoded = orjson.dumps(
-            value,
-            option=orjson.OPT_PASSTHROUGH_SUBCLASS
-            | orjson.OPT_PASSTHROUGH_DATACLASS
-            | orjson.OPT_PASSTHROUGH_DATETIME,
-        )
+        encoded = orjson.dumps(value, option=_PLAIN)
     except (TypeError, ValueError, RecursionError):
         return _encode_slowly(value)
     # orjson writes NaN as null: only a value that shows a null can hide one.
     if b"null" in encoded:
         _refuse_nan(value)
     return encoded
+
+
+def encode_stored(value: Any) -> bytes:
+    """Return what :func:`encode` does, for a value that was read from JSON and so holds no NaN."""
+    try:
+        return orjson.dumps(value, option=_PLAIN)
+    except (TypeError, ValueError, RecursionError):
+        return _encode_slowly(value)
 
 
 def loads(text: str | bytes) -> Any:

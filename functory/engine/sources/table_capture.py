@@ -1,8 +1,8 @@
 """Table capture: changes of a user's table become events in the user's own transaction (PostgreSQL).
 
 Each watched table gets a function and a trigger, both named after the source's id. The trigger writes rows of ``event``
-and ``outbox``. They commit and roll back with the change: there is no event without its change and no change without
-its event.
+and ``routing_queue``. They commit and roll back with the change: there is no event without its change and no change
+without its event.
 
 :mod:`functory.engine.sources.table_capture_sql` has the trigger's body and describes its rights.
 """
@@ -138,7 +138,7 @@ class _Table:
 
 def _find(tx: Tx, name: str) -> _Table:
     try:
-        with tx.connection.begin_nested():
+        with tx.savepoint():
             oid = tx.scalar(sa.text("SELECT to_regclass(:name)::oid"), {"name": name})
     except DBAPIError as error:
         if _state(error) not in _WRONG_NAME:

@@ -66,7 +66,7 @@ def body(
 
     return sql.SQL(_BODY).format(
         event=sql.Identifier(schema, "event"),
-        outbox=sql.Identifier(schema, "outbox"),
+        routing_queue=sql.Identifier(schema, "routing_queue"),
         source=sql.Literal(source),
         table=sql.Literal(table),
         chosen=chosen,
@@ -187,8 +187,8 @@ BEGIN
   INSERT INTO {event} (id, type, source, subject, time, data, root_id, depth, chain, state, route_attempts)
     VALUES (id, CASE TG_OP WHEN 'INSERT' THEN 'row.inserted' WHEN 'UPDATE' THEN 'row.updated' ELSE 'row.deleted' END,
       {source}, subject, written_at, data || '}}', id, 0, '[]', 'pending', 0);
-  INSERT INTO {outbox} (event_id, time) VALUES (id, written_at);
-  IF {wake} THEN PERFORM pg_notify({channel}, 'events,outbox'); END IF;
+  INSERT INTO {routing_queue} (event_id) VALUES (id);
+  IF {wake} THEN PERFORM pg_notify({channel}, 'events'); END IF;
   RETURN NULL;
 END
 """

@@ -56,6 +56,16 @@ def _histogram(name: str, text: str, *labels: str, buckets: Sequence[float]) -> 
     return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
 
+def observe_many(histogram: Histogram, value: float, count: int) -> None:
+    """Observe ``value`` ``count`` times, at the cost of once."""
+    # The library's own observe(), which has no number of times.
+    histogram._sum.inc(value * count)  # pyright: ignore[reportPrivateUsage]
+    for index, bound in enumerate(histogram._upper_bounds):  # pyright: ignore[reportPrivateUsage]
+        if value <= bound:
+            histogram._buckets[index].inc(count)  # pyright: ignore[reportPrivateUsage]
+            break
+
+
 # The families, one each: name, help, labels; histograms with their buckets in the unit of the name.
 
 build_info = _gauge("functory_build_info", "Version of this process; always 1.", "version", "python", "role")
@@ -92,7 +102,7 @@ lineage_tokens = _counter(
 router_events = _counter("functory_router_events_total", "Routed events by outcome.", "outcome")
 router_match = _histogram(
     "functory_router_match_seconds",
-    "Time to decide about one event.",
+    "Time to decide about one event; the mean of a batch counts for each of its events.",
     buckets=(0.00001, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1),
 )
 router_lag = _gauge(

@@ -27,9 +27,11 @@ from functory.engine.flow_control import circuit_breaker
 from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.flow_control.rate_limits import RateGuard, RateLimits, RateLimitStates
-from functory.engine.functions import dependencies, versions
+from functory.engine.functions import dependencies
+from functory.engine.functions.version_cache import VersionCache
 from functory.engine.serialization import json_schema
 from functory.engine.triggers import usual_rates
+from functory.engine.triggers.routing_facts import RoutingFacts
 
 
 class InputTemplate(Protocol):
@@ -89,22 +91,36 @@ class Admitted:
 SuppressedMatch = tuple[Mapping[str, Any], Suppress]
 
 
+class Admission:
+    """Admits the matches of one database, and keeps the function versions that they start. One thread uses it."""
+
+    def __init__(self, max_budget: int) -> None:
+        """``max_budget`` is the number of executions that one root event may cause."""
+        self.max_budget = max_budget
+        self.versions = VersionCache()
+
+
 def admit(
-    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], max_budget: int
+    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], admission: Admission, facts: RoutingFacts
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates.
 
     Rates belong to a trigger, so those of a trigger in shadow are its own. The budget of a root is shared: a match in
-    shadow is compared with it and takes nothing from it.
+    shadow is compared with it and takes nothing from it. ``facts`` are of this transaction.
     """
-    targets = versions.load_many(tx, [dependencies.parse_reference(fire.function) for _, fire in fires])
+    if not fires:
+        return [], []
+    references = map(dependencies.parse_reference, {fire.function for _, fire in fires})
+    targets = admission.versions.load(tx, references, facts.function_changes)
     ready, refused = prepare(fires, targets)
     ready, late = _before_failure(tx, ready)
-    used = root_budget.lock(tx, {item.event["root_id"] for item in ready}, max_budget)
-    ready, over = within_budget(ready, used, _count_in_shadow(tx, ready))
-    ready, fast = _check_rates(tx, ready)
-    root_budget.spend(tx, Counter(item.event["root_id"] for item in ready if not item.fire.in_shadow))
-    return ready, [*refused, *late, *over, *fast]
+    wanted = _count_by_root(ready)
+    used = root_budget.take(tx, wanted, admission.max_budget)
+    ready, over = _check_limits(tx, ready, RootBudgets(used, _count_in_shadow(tx, ready)), facts)
+    if over:
+        kept = _count_by_root(ready)
+        root_budget.give_back(tx, {root: count - kept.get(root, 0) for root, count in wanted.items()})
+    return ready, [*refused, *late, *over]
 
 
 def prepare(
@@ -115,8 +131,11 @@ def prepare(
     fit the version's schema."""
     ready: list[Admitted] = []
     refused: list[SuppressedMatch] = []
+    found = {
+        name: targets.get(dependencies.parse_reference(name)) for name in {fire.function for _, fire in fires}
+    }
     for event, fire in fires:
-        target = targets.get(dependencies.parse_reference(fire.function))
+        target = found[fire.function]
         if target is None or target["state"] != "enabled":
             why = "does not exist" if target is None else f"is {target['state']}"
             refused.append(
@@ -158,6 +177,15 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
     return kept, refused
 
 
+def _count_by_root(ready: Sequence[Admitted]) -> dict[str, int]:
+    """Return the executions that each root starts; 0 where all are in shadow."""
+    counts: dict[str, int] = {}
+    for item in ready:
+        root = item.event["root_id"]
+        counts[root] = counts.get(root, 0) + (not item.fire.in_shadow)
+    return counts
+
+
 def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str], int]:
     """Return the matches of triggers in shadow that would have fired so far, by trigger and root."""
     keys = sorted({(item.fire.trigger["id"], item.event["root_id"]) for item in ready if item.fire.in_shadow})
@@ -172,51 +200,52 @@ def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str],
     return {(row["trigger_id"], row["root_id"]): row["count"] for row in rows}
 
 
-def within_budget(
-    ready: Sequence[Admitted],
-    used: Mapping[str, tuple[int, int]],
-    in_shadow: Mapping[tuple[str, str], int],
-) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Split matches by the budgets of their roots: ``used`` has the executions so far and the maximum by root.
+class RootBudgets:
+    """The root budgets of one batch: decisions only, no rows."""
 
-    ``in_shadow`` has the executions that a trigger in shadow would have started, by trigger and root: they count for
-    that trigger alone.
-    """
-    kept: list[Admitted] = []
-    refused: list[SuppressedMatch] = []
-    taken: Counter[str] = Counter()
-    imagined: Counter[tuple[str, str]] = Counter(in_shadow)
-    for item in ready:
-        root = item.event["root_id"]
-        own = item.fire.trigger["id"], root
-        spent, maximum = used[root]
-        spent += taken[root] + (imagined[own] if item.fire.in_shadow else 0)
+    def __init__(
+        self, used: Mapping[str, tuple[int, int]], in_shadow: Mapping[tuple[str, str], int] | None = None
+    ) -> None:
+        """``used`` has the executions so far and the maximum by root. ``in_shadow`` has the executions that a trigger
+        in shadow would have started, by trigger and root: they count for that trigger alone.
+        """
+        self._used = used
+        self._taken: Counter[str] = Counter()
+        self._imagined: Counter[tuple[str, str]] = Counter(in_shadow)
+
+    def refusal(self, item: Admitted) -> Suppress | None:
+        """Return why the budget of its root does not allow this match; None when it does."""
+        trigger, root = item.fire.trigger, item.event["root_id"]
+        spent, maximum = self._used[root]
+        spent += self._taken[root] + (self._imagined[trigger["id"], root] if item.fire.in_shadow else 0)
         limit = min(maximum, item.fire.budget or maximum)
         if spent >= limit:
             detail = f"root {root} may cause {limit} executions"
-            refused.append((item.event, Suppress(item.fire.trigger, "budget", limit, spent + 1, detail)))
-            continue
+            return Suppress(trigger, "budget", limit, spent + 1, detail)
+        return None
+
+    def use(self, item: Admitted) -> None:
+        """Count a match that starts."""
         if item.fire.in_shadow:
-            imagined[own] += 1
+            self._imagined[item.fire.trigger["id"], item.event["root_id"]] += 1
         else:
-            taken[root] += 1
-        kept.append(item)
-    return kept, refused
+            self._taken[item.event["root_id"]] += 1
 
 
-def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    limited = [item for item in ready if item.fire.rate_guards]
-    if not limited:
-        return list(ready), []
-    breakers = Breakers(tx, sorted({item.fire.trigger["id"] for item in limited}))
+def _check_limits(
+    tx: Tx, ready: Sequence[Admitted], budgets: RootBudgets, facts: RoutingFacts
+) -> tuple[list[Admitted], list[SuppressedMatch]]:
+    limited = [item for item in ready if item.fire.rate_guards and budgets.refusal(item) is None]
+    triggers = sorted({item.fire.trigger["id"] for item in limited}) if facts.has_breakers else []
+    breakers = Breakers(tx, triggers)
     closed = [item for item in limited if breakers.open_until(item.fire.trigger["id"]) is None]
     rate_guard = RateLimits(
         tx,
         "rate_guard",
         [(item.fire.trigger["id"], guard.limit) for item in closed for guard in item.fire.rate_guards],
     )
-    kept, refused, opened = within_rate(
-        ready, rate_guard, breakers, lambda id_: usual_rates.median_per_minute(tx, id_)
+    kept, refused, opened = within_limits(
+        ready, budgets, rate_guard, breakers, lambda id_: usual_rates.median_per_minute(tx, id_)
     )
     rate_guard.write()
     event_store.append(
@@ -230,15 +259,18 @@ def _check_rates(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], lis
     return kept, refused
 
 
-def within_rate(
+def within_limits(
     ready: Sequence[Admitted],
+    budgets: RootBudgets,
     rate_guard: RateLimitStates,
     breakers: BreakerStates,
     count_usual_rate: Callable[[str], int] = lambda _: 0,
 ) -> tuple[list[Admitted], list[SuppressedMatch], list[tuple[Mapping[str, Any], datetime]]]:
-    """Split matches by the rate guards and breakers of their triggers.
+    """Split matches by the budgets of their roots, and by the rate guards and breakers of their triggers.
 
-    ``count_usual_rate`` returns the usual rate a minute of a trigger id; it is called when a guard depends on it.
+    One after another: a match that a rate refuses takes nothing from the budget, and one that the budget refuses uses
+    no rate. ``count_usual_rate`` returns the usual rate a minute of a trigger id; it is called when a guard depends on
+    it.
     Returns also the triggers whose breaker opened, each with the time at which it closes.
     """
     kept: list[Admitted] = []
@@ -246,6 +278,10 @@ def within_rate(
     opened: list[tuple[Mapping[str, Any], datetime]] = []
     for item in ready:
         trigger, guards = item.fire.trigger, item.fire.rate_guards
+        over = budgets.refusal(item)
+        if over is not None:
+            refused.append((item.event, over))
+            continue
         until = breakers.open_until(trigger["id"]) if guards else None
         if until is not None:
             refused.append((item.event, _breaker_open(trigger, until)))
@@ -253,6 +289,7 @@ def within_rate(
         violated = _first_violation(trigger["id"], guards, rate_guard, breakers, count_usual_rate)
         if violated is None:
             kept.append(item)
+            budgets.use(item)
             continue
         limit = violated.limit.limit
         detail = f"more than {limit} a minute {violated.what}"

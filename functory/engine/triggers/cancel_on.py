@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
+from functory.engine.executions import open_executions
 from functory.engine.executions.cancellation import OPEN, cancel_open
 from functory.engine.triggers.admission import Suppress, SuppressedMatch
 
@@ -153,10 +154,11 @@ def drop_matches(
 
 def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
     """Return the trigger's open executions of events before the cancelling one, in the order of their ids."""
+    mine = open_executions.open_ids(lambda columns: columns.trigger_id == by.trigger_id)
     rows = tx.rows(
         sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
         .where(
-            execution.c.trigger_id == by.trigger_id,
+            execution.c.id.in_(mine),
             execution.c.state.in_(OPEN),
             execution.c.event_id < by.event_id,
         )

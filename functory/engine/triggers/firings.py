@@ -15,7 +15,8 @@ from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.triggers import failures, launch, suppressions
-from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch, admit
+from functory.engine.triggers.admission import Admission, Fire, Suppress, SuppressedMatch, admit
+from functory.engine.triggers.routing_facts import RoutingFacts
 
 
 @dataclass
@@ -35,30 +36,45 @@ def write(
     tx: Tx,
     fires: Sequence[tuple[Mapping[str, Any], Fire]],
     suppressed: Sequence[SuppressedMatch],
-    root_budget: int,
+    admission: Admission,
+    facts: RoutingFacts,
 ) -> FiringCounts:
     """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
 
-    ``root_budget`` is the number of executions that one root event may cause. Admission and flow control may suppress
-    more of ``fires``, and what is left of a trigger in shadow is recorded only. Returns the counts of both kinds.
+    Admission and flow control may suppress more of ``fires``, and what is left of a trigger in shadow is recorded only.
+    ``facts`` are of this transaction. Returns the counts of both kinds.
     """
-    admitted, refused = admit(tx, fires, root_budget)
-    refused += [(item.event, _in_shadow(item.fire)) for item in admitted if item.fire.in_shadow]
-    launched, late = launch.start(tx, [item for item in admitted if not item.fire.in_shadow])
+    admitted, refused = admit(tx, fires, admission, facts)
+    in_shadow = [item for item in admitted if item.fire.in_shadow]
+    if in_shadow:
+        refused += [(item.event, _in_shadow(item.fire)) for item in in_shadow]
+        admitted = [item for item in admitted if not item.fire.in_shadow]
+    launched, late = launch.start(tx, admitted)
     rows = [
-        _firing(tx, event, one.admitted.fire.trigger)
-        | {"execution_id": one.row["id"], "joint": len(one.admitted.fire.events) > 1}
+        _firing(tx, event, one.admitted.fire.trigger, one.row["id"], joint=len(one.admitted.fire.events) > 1)
         for one in launched
         for event in one.admitted.fire.events or (one.admitted.event,)
     ]
-    stopped = [*suppressed, *for_each_event(fires, [*refused, *late])]
+    return _write(
+        tx,
+        rows,
+        [*suppressed, *for_each_event(fires, [*refused, *late])],
+        [one.admitted.fire.trigger["name"] for one in launched],
+    )
+
+
+def write_suppressed(tx: Tx, suppressed: Sequence[SuppressedMatch]) -> FiringCounts:
+    """Write the firings of suppressed matches. Returns their counts."""
+    return _write(tx, [], suppressed, [])
+
+
+def _write(
+    tx: Tx, rows: list[dict[str, Any]], stopped: Sequence[SuppressedMatch], fired: list[str]
+) -> FiringCounts:
     new_events, recorded = suppressions.record(tx, stopped)
     tx.insert(firing, rows + [_firing(tx, event, stop.trigger) | more for event, stop, more in recorded])
     event_store.append(tx, [*new_events, *failures.record(tx, stopped)])
-    return FiringCounts(
-        [one.admitted.fire.trigger["name"] for one in launched],
-        [(stop.trigger["name"], stop.reason) for _, stop in stopped],
-    )
+    return FiringCounts(fired, [(stop.trigger["name"], stop.reason) for _, stop in stopped])
 
 
 def _in_shadow(fire: Fire) -> Suppress:
@@ -85,7 +101,14 @@ def for_each_event(
     ]
 
 
-def _firing(tx: Tx, event: Mapping[str, Any], trigger: Mapping[str, Any]) -> dict[str, Any]:
+def _firing(
+    tx: Tx,
+    event: Mapping[str, Any],
+    trigger: Mapping[str, Any],
+    execution_id: str | None = None,
+    *,
+    joint: bool = False,
+) -> dict[str, Any]:
     return {
         "trigger_id": trigger["id"],
         "event_id": event["id"],
@@ -95,9 +118,9 @@ def _firing(tx: Tx, event: Mapping[str, Any], trigger: Mapping[str, Any]) -> dic
         "limit_value": None,
         "actual_value": None,
         "detail": None,
-        "chain": list(event["chain"]),
-        "execution_id": None,
-        "joint": False,
+        "chain": event["chain"],
+        "execution_id": execution_id,
+        "joint": joint,
         "root_id": event["root_id"],
         "time": tx.now,
     }

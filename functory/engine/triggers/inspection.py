@@ -25,6 +25,7 @@ from functory.engine.database.schema import (
     idempotency_key,
     match_buffer,
     rate_limit,
+    routing_queue,
     slot,
     suppression,
     trigger,
@@ -32,6 +33,7 @@ from functory.engine.database.schema import (
 )
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
+from functory.engine.executions import open_executions
 from functory.engine.triggers import kill_switch
 
 # Keys, concurrency groups and executions that are listed.
@@ -116,7 +118,7 @@ def inspect(
             now=tx.now,
             trigger=row,
             halted=kill_switch.is_thrown(tx, kill_switch.TRIGGERS),
-            pending=_count(tx, event, event.c.state == "pending"),
+            pending=_count(tx, routing_queue, routing_queue.c.quarantined.is_(False)),
             key=key,
             breaker=tx.first(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),
             buffers=buffers,
@@ -296,50 +298,35 @@ class _Queries:
 
     def executions(self) -> Page:
         """Return the open executions: the running ones, then the queued ones in the order in which they start."""
-        mine = [execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running"))]
+        queue = open_executions.places(self.id)
         rows = self.tx.rows(
             sa.select(
-                *(
-                    execution.c[name]
-                    for name in (
-                        "id",
-                        "function",
-                        "state",
-                        "waiting_for_slot",
-                        "has_concurrency",
-                        "event_id",
-                        "priority",
-                    )
-                ),
-                *(
-                    execution.c[name]
-                    for name in ("run_at", "queue_at", "expires_at", "started_at", "attempt")
-                ),
+                *(execution.c[name] for name in ("id", "function", "state")),
+                queue.c.waiting_for_slot,
+                *(execution.c[name] for name in ("has_concurrency", "event_id", "priority", "run_at")),
+                queue.c.queue_at,
+                *(execution.c[name] for name in ("expires_at", "started_at", "attempt")),
                 execution.c.worker_id.label("worker"),
                 execution.c.cancel_requested_at,
             )
-            .where(*mine)
-            .order_by(execution.c.state.desc(), execution.c.queue_at, execution.c.id)
+            .join(queue, queue.c.execution_id == execution.c.id)
+            .order_by(execution.c.state.desc(), queue.c.queue_at, execution.c.id)
             .limit(self.max_rows)
         )
-        return Page(rows, _count(self.tx, execution, *mine))
+        return Page(rows, _count(self.tx, queue))
 
     def states(self) -> dict[str, int]:
         """Return the numbers of this trigger's executions that run, are ready, wait for a slot, or wait for their
         time.
         """
+        queue = open_executions.places(self.id)
         word = sa.case(
-            (execution.c.state == "running", "running"),
-            (execution.c.run_at > self.tx.now, "delayed"),
-            (execution.c.waiting_for_slot, "waiting_for_slot"),
+            (queue.c.claimed, "running"),
+            (queue.c.run_at > self.tx.now, "delayed"),
+            (queue.c.waiting_for_slot, "waiting_for_slot"),
             else_="ready",
         )
-        return self.tx.pairs(
-            sa.select(word, sa.func.count())
-            .where(execution.c.trigger_id == self.id, execution.c.state.in_(("queued", "running")))
-            .group_by(word)
-            .order_by(word)
-        )
+        return self.tx.pairs(sa.select(word, sa.func.count()).group_by(word).order_by(word))
 
     def _part(self, table: sa.Table, which: Sequence[sa.ColumnElement[bool]], order: Sequence[Any]) -> Page:
         rows = self.tx.rows(sa.select(table).where(*which).order_by(*order).limit(self.max_rows))
@@ -350,5 +337,5 @@ def _named(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:
     return {"key": row["text"]} | {name: row[name] for name in columns}
 
 
-def _count(tx: Tx, table: sa.Table, *which: sa.ColumnElement[bool]) -> int:
+def _count(tx: Tx, table: sa.FromClause, *which: sa.ColumnElement[bool]) -> int:
     return int(tx.scalar(sa.select(sa.func.count()).select_from(table).where(*which)) or 0)

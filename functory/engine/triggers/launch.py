@@ -14,11 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import execution, slot
+from functory.engine.database.schema import backlog, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import causation
-from functory.engine.executions import cancellation, root_budget, throttled_claims
-from functory.engine.executions.start import new_row
+from functory.engine.executions import cancellation, queue_rows, root_budget, throttled_claims
+from functory.engine.executions.start import new_row, write
 from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
 from functory.engine.flow_control.controls import NO_CONTROLS
@@ -39,7 +39,7 @@ def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Launch], list[Supp
     """Write the executions that flow control allows. Returns the written and the suppressed ones."""
     if all(item.fire.controls is NO_CONTROLS for item in admitted):
         starts = [Launch(item, _row(tx, item)) for item in admitted]
-        tx.insert(execution, [one.row for one in starts])
+        write(tx, [one.row for one in starts])
         refused: list[SuppressedMatch] = []
     else:
         starts, refused = _Launcher(tx, admitted).run()
@@ -77,7 +77,8 @@ class _Launcher:
                 if item.fire.controls.throttle is not None
             ],
         )
-        self._unwritten: list[dict[str, Any]] = []
+        # Executions, each with its row of the backlog.
+        self._unwritten: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._slots: list[tuple[dict[str, Any], SlotRequest, datetime, bool]] = []
 
     def run(self) -> tuple[list[Launch], list[SuppressedMatch]]:
@@ -93,8 +94,7 @@ class _Launcher:
         self._write()
         self._throttles.write()
         # Admission took their budget, and they start no execution.
-        returned = Counter(row["root_id"] for row, _ in refused)
-        root_budget.spend(self._tx, {root: -count for root, count in returned.items()})
+        root_budget.give_back(self._tx, Counter(row["root_id"] for row, _ in refused))
         return starts, refused
 
     def _decide(self, item: Admitted) -> Launch | Suppress:
@@ -115,23 +115,25 @@ class _Launcher:
                 OpenExecution(row["id"], item.event["id"], answer.action == "now")
             )
             mine.append((request if not beside else _unlimited(request), answer.action == "now"))
-        self._set_times(row, item)
-        row |= {"has_concurrency": bool(mine), "waiting_for_slot": any(not taken for _, taken in mine)}
-        self._unwritten.append(row)
+        place = self._set_times(row, item)
+        row["has_concurrency"] = bool(mine)
+        waits = any(not taken for _, taken in mine)
+        self._unwritten.append((row, queue_rows.backlog_row(row, waiting_for_slot=waits, **place)))
         self._slots += [(row, request, queue_at, taken) for request, taken in mine]
         return Launch(item, row)
 
-    def _set_times(self, row: dict[str, Any], item: Admitted) -> None:
-        """Set when the execution may start, and when it expires."""
+    def _set_times(self, row: dict[str, Any], item: Admitted) -> dict[str, Any]:
+        """Set when the execution may start, and when it expires. Returns its position in the backlog."""
         controls = item.fire.controls
+        place: dict[str, Any] = {}
         if controls.throttle is not None:
             reservation = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
-            row["run_at"] = reservation.due_at
-            row |= throttled_claims.columns(controls.throttle, reservation)
-        row["queue_at"] = row["run_at"] - timedelta(seconds=controls.priority)
+            row |= {"run_at": reservation.due_at, "throttle": throttled_claims.stored(controls.throttle)}
+            place = throttled_claims.columns(controls.throttle, reservation)
         if controls.expires_after is not None:
             latest = self._tx.now + timedelta(seconds=controls.expires_after)
             row["expires_at"] = min(filter(None, (row["expires_at"], latest)))
+        return place | {"queue_at": row["run_at"] - timedelta(seconds=controls.priority)}
 
     def _find_open(self) -> dict[str, list[OpenExecution]]:
         """Return the open executions of the overlap keys, in the order of their events."""
@@ -151,7 +153,7 @@ class _Launcher:
 
     def _cancel(self, id_: str, item: Admitted, group_key: str) -> None:
         """Cancel an open execution of the same key: at once, or by the worker that runs it."""
-        if any(row["id"] == id_ for row in self._unwritten):
+        if any(row["id"] == id_ for row, _ in self._unwritten):
             self._write()
         because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
         if cancellation.cancel_open(self._tx, id_, because) != "running":
@@ -159,7 +161,8 @@ class _Launcher:
 
     def _write(self) -> None:
         """Write the executions and slot requests decided so far."""
-        self._tx.insert(execution, self._unwritten)
+        self._tx.insert(execution, [row for row, _ in self._unwritten])
+        self._tx.insert(backlog, [place for _, place in self._unwritten])
         if self._slots:
             concurrency.enqueue(self._tx, self._slots)
         self._unwritten, self._slots = [], []

@@ -35,6 +35,6 @@ def _drop_waiting(tx: Tx, trigger: Mapping[str, Any]) -> None:
     rows = tx.rows(sa.select(match_buffer.c.key).where(mine).order_by(match_buffer.c.key).with_for_update())
     waiting = buffers.load_matches(tx, [(trigger["id"], row["key"]) for row in rows])
     stop = Suppress(trigger, "shadow", detail="it was waiting when the trigger left shadow mode")
-    firings.write(tx, [], [(match, stop) for line in waiting.values() for match in line], 0)
+    firings.write_suppressed(tx, [(match, stop) for line in waiting.values() for match in line])
     tx.execute(sa.delete(buffered_match).where(buffered_match.c.trigger_id == trigger["id"]))
     tx.execute(sa.delete(match_buffer).where(mine))

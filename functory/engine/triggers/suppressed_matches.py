@@ -29,6 +29,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Invalid, NotFound
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
+from functory.engine.executions import queue_rows
 from functory.engine.executions.start import new_row
 from functory.engine.functions import dependencies, versions
 from functory.engine.triggers.admission import InputTemplate
@@ -158,6 +159,7 @@ def _resume_page(
         )
         started[new["id"]] = (row, new)
     written = tx.insert_returning(execution, [new for _, new in started.values()], execution.c.id)
+    queue_rows.add(tx, [new for id_, (_, new) in started.items() if id_ in written])
     resumed = [row for id_, (row, _) in started.items() if id_ in written]
     if not resumed:
         return

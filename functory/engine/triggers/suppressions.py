@@ -30,7 +30,7 @@ from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
-from functory.engine.executions.start import new_row
+from functory.engine.executions.start import new_row, write
 from functory.engine.flow_control.circuit_breaker import Breakers
 from functory.engine.functions import versions
 from functory.engine.serialization import json_schema
@@ -244,7 +244,7 @@ class Suppressions:
                 event_id=row["id"],
                 idempotency_key=key,
             )
-            tx.insert(execution, [new])
+            write(tx, [new])
             tx.execute(
                 sa.update(suppression)
                 .where(

@@ -12,6 +12,7 @@ from alembic import op
 
 from functory.engine.database.clock import new_id
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
+from functory.migrations import event_queues, execution_queues
 
 revision = "0008"
 down_revision = "0007"
@@ -20,25 +21,26 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing is renamed or removed."""
     _create_modules()
     _create_activations()
     _fill_activations()
     _index_replays()
-    _add_throttles()
-    _let_publishers_claim()
+    # An execution carries its throttle, for claims to take its tokens. What is queued already starts as before.
+    op.add_column("execution", sa.Column("throttle", Json(), nullable=True))
+    event_queues.create()
     _create_trigger_failures()
     op.add_column("suppression", sa.Column("resumed", sa.Integer(), server_default="0", nullable=False))
     _add_usual_rates()
     _create_clock()
+    execution_queues.create()
 
 
 def downgrade() -> None:
-    """Rows of the older schema stay as they are."""
+    execution_queues.drop()
     op.drop_table("clock")
     op.drop_table("trigger_failure")
-    _drop_throttles()
-    op.drop_column("outbox", "claimed_until")
+    op.drop_column("execution", "throttle")
+    event_queues.drop()
     op.drop_column("suppression", "resumed")
     op.drop_column("breaker", "usual_until")
     op.drop_column("breaker", "usual_rate")
@@ -236,33 +238,6 @@ def _index_replays() -> None:
         postgresql_where=again,
         sqlite_where=again,
     )
-
-
-def _add_throttles() -> None:
-    """An execution carries its throttle, for claims to take its tokens. What is queued already starts as before."""
-    op.add_column("execution", sa.Column("throttle", Json(), nullable=True))
-    op.add_column("execution", sa.Column("throttle_key", sa.String(length=32), nullable=True))
-    op.add_column("execution", sa.Column("throttle_place", Instant(), nullable=True))
-    waiting = sa.text("state = 'queued' AND throttle_key IS NOT NULL")
-    op.create_index(
-        "ix_execution_throttled",
-        "execution",
-        ["trigger_id", "throttle_key", "throttle_place"],
-        unique=False,
-        postgresql_where=waiting,
-        sqlite_where=waiting,
-    )
-
-
-def _drop_throttles() -> None:
-    op.drop_index("ix_execution_throttled", table_name="execution")
-    for name in ("throttle_place", "throttle_key", "throttle"):
-        op.drop_column("execution", name)
-
-
-def _let_publishers_claim() -> None:
-    """A publisher claims events and holds no lock while it waits for the broker."""
-    op.add_column("outbox", sa.Column("claimed_until", Instant(), nullable=True))
 
 
 def _create_trigger_failures() -> None:

@@ -170,11 +170,13 @@ class Replay:
         used = {
             item.event["root_id"]: (self.spent[item.event["root_id"]], self._max_budget) for item in ready
         }
-        ready, over = admission.within_budget(ready, used, {})
-        ready, fast, _ = admission.within_rate(
-            ready, RateLimitStates(self._guard_rates, self._now), BreakerStates(self._breakers, self._now)
+        ready, over, _ = admission.within_limits(
+            ready,
+            admission.RootBudgets(used),
+            RateLimitStates(self._guard_rates, self._now),
+            BreakerStates(self._breakers, self._now),
         )
-        self._suppress(firings.for_each_event(fires, [*refused, *over, *fast]))
+        self._suppress(firings.for_each_event(fires, [*refused, *over]))
         for item in ready:
             rows = item.fire.events or (item.event,)
             self.spent[item.event["root_id"]] += 1

@@ -24,9 +24,9 @@ from functory.engine.events import store as event_store
 from functory.engine.flow_control import buffers, due_buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
 from functory.engine.settings import Settings
-from functory.engine.triggers import firings, kill_switch
+from functory.engine.triggers import firings, kill_switch, routing_facts
 from functory.engine.triggers import store as trigger_store
-from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
+from functory.engine.triggers.admission import Admission, Fire, Suppress, SuppressedMatch
 from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import BufferDecision, SilencePeriod
@@ -77,6 +77,7 @@ class BufferRelease:
         self._settings = settings
         self._triggers = triggers
         self._evaluator = TriggerEvaluator(settings)
+        self._admission = Admission(settings.root_budget)
         # The version of the trigger set for which every buffer has been checked.
         self._checked_version = -1
 
@@ -178,7 +179,7 @@ class BufferRelease:
         buffers.postpone(tx, broken, tx.now + RETRY_AFTER)
         counts = FiringCounts()
         if batch.fires or batch.refused:
-            counts = firings.write(tx, batch.fires, batch.refused, self._settings.root_budget)
+            counts = firings.write(tx, batch.fires, batch.refused, self._admission, routing_facts.read(tx))
         return counts, len(rows) >= BATCH or len(taken) < len(rows)
 
     def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], batch: _ReleaseBatch) -> None:

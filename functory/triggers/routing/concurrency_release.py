@@ -12,7 +12,6 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.events import store as event_store
 from functory.engine.flow_control import concurrency, rate_limits, slot_assignment
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED
-from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import cancel_on, firings, idempotency
 from functory.engine.triggers import store as trigger_store
@@ -36,9 +35,8 @@ RATE_LIMIT_RETENTION_SECONDS = 86_400.0
 class ConcurrencyRelease:
     """Runs rounds. Any number of processes may: it locks rows."""
 
-    def __init__(self, database: Database, settings: Settings, triggers: TriggerSet) -> None:
+    def __init__(self, database: Database, triggers: TriggerSet) -> None:
         self._database = database
-        self._settings = settings
         self._triggers = triggers
         self._limits_version = -1
         self._swept_at: float | None = None
@@ -81,7 +79,7 @@ class ConcurrencyRelease:
                 wanted = [match for match in open_ if _rule_matches(compiled, one, match, tx.now)]
                 cancelled += cancel_on.cancel_executions(tx, compiled.row, one, wanted)
             cancel_on.delete(tx, due)
-            counts = firings.write(tx, [], refused, self._settings.root_budget)
+            counts = firings.write_suppressed(tx, refused)
         count_firings(counts)
         if cancelled:
             log.info("executions cancelled by events", executions=cancelled)

@@ -53,6 +53,7 @@ class TriggerEvaluator:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._known_guards: dict[str, tuple[CompiledTrigger, Guards]] = {}
 
     def decide(
         self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
@@ -125,8 +126,13 @@ class TriggerEvaluator:
         return deepest, _fire(compiled, guards, rows, event, controls)
 
     def _guards(self, compiled: CompiledTrigger) -> Guards:
+        known = self._known_guards.get(compiled.id)
+        if known is not None and known[0] is compiled:
+            return known[1]
         by_agent = compiled.row["origin"] == "agent"
-        return effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
+        guards = effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
+        self._known_guards[compiled.id] = compiled, guards
+        return guards
 
     def _suppression(self, compiled: CompiledTrigger, guards: Guards | None, row: Row) -> Suppress | None:
         """The suppression of a match before anything is counted. ``guards`` None: it cannot start an execution."""

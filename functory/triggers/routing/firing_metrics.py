@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from functory.engine.telemetry import metrics
 from functory.engine.triggers import failures, suppressions
 from functory.engine.triggers.firings import FiringCounts
@@ -26,15 +28,15 @@ _report = DropReport()
 
 def count_firings(counts: FiringCounts) -> None:
     """Count the firings of one transaction."""
-    for name in counts.fired:
-        metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc()
-    for name, reason in counts.suppressed:
+    for name, count in Counter(counts.fired).items():
+        metrics.trigger_fires.labels(metrics.trigger_label(name), "fired").inc(count)
+    for (name, reason), count in Counter(counts.suppressed).items():
         label = metrics.trigger_label(name)
-        metrics.trigger_fires.labels(label, RESULT_BY_REASON.get(reason, "blocked")).inc()
+        metrics.trigger_fires.labels(label, RESULT_BY_REASON.get(reason, "blocked")).inc(count)
         if reason in RESULT_BY_REASON:
-            metrics.flow_dropped.labels(reason, label).inc()
+            metrics.flow_dropped.labels(reason, label).inc(count)
         if reason in failures.REASONS:
-            metrics.trigger_failures.labels(label, reason).inc()
+            metrics.trigger_failures.labels(label, reason).inc(count)
         if reason in suppressions.GUARD_REASONS:
-            metrics.guard_blocks.labels(reason).inc()
+            metrics.guard_blocks.labels(reason).inc(count)
     _report.add(one for one in counts.suppressed if one[1] in suppressions.GUARD_REASONS)

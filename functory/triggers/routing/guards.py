@@ -6,7 +6,8 @@ fifth: they are rows of the routing transaction (``functory.engine.triggers.admi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,8 +78,7 @@ def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ..
     found: list[RateGuard] = []
     subject, source = event["subject"], _http_source(event)
     if guards.rate:
-        limit = rate_limits.guard_limit(subject, guards.rate)
-        found.append(RateGuard("rate", limit, f"for the subject {subject!r}"))
+        found.append(_subject_guard(subject, guards.rate))
     if source and guards.source_rate:
         limit = rate_limits.source_limit(source, guards.source_rate)
         found.append(RateGuard("source_rate", limit, f"from {source}", adapts=True))
@@ -87,6 +87,11 @@ def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ..
         limit = rate_limits.repeat_limit(source, content, guards.repeat_rate)
         found.append(RateGuard("repeat_rate", limit, f"with the same content from {source}"))
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=1024)
+def _subject_guard(subject: str | None, per_minute: int) -> RateGuard:
+    return RateGuard("rate", rate_limits.guard_limit(subject, per_minute), f"for the subject {subject!r}")
 
 
 def _http_source(event: Mapping[str, Any]) -> str | None:
@@ -115,17 +120,21 @@ def check_guards(
     revisit guard off; depth and budget still bound the loop.
     """
     chain = event["chain"]
-    path = " → ".join([*(link["name"] for link in chain), name])
     if chain and chain[-1]["trigger"] == trigger_id and not guards.allow_self:
-        return GuardResult("own_event", 0, 1, f"its own execution caused this event: {path}")
+        detail = f"its own execution caused this event: {_path(chain, name)}"
+        return GuardResult("own_event", 0, 1, detail)
     visits = sum(
         causation.visits(link)
         for link in chain
         if link["trigger"] == trigger_id and link["subject"] == event["subject"]
     )
     if guards.max_revisits and visits >= guards.max_revisits:
-        return GuardResult("cycle", guards.max_revisits, visits + 1, path)
+        return GuardResult("cycle", guards.max_revisits, visits + 1, _path(chain, name))
     limit = min(max_depth, guards.max_depth or max_depth)
     if event["depth"] + 1 > limit:
-        return GuardResult("depth", limit, event["depth"] + 1, path)
+        return GuardResult("depth", limit, event["depth"] + 1, _path(chain, name))
     return None
+
+
+def _path(chain: Sequence[Mapping[str, Any]], name: str) -> str:
+    return " → ".join([*(link["name"] for link in chain), name])

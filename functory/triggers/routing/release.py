@@ -21,7 +21,7 @@ class Release(Service):
         triggers = TriggerSet()
         self._database = database
         self._buffers = BufferRelease(database, settings, triggers)
-        self._concurrency = ConcurrencyRelease(database, settings, triggers)
+        self._concurrency = ConcurrencyRelease(database, triggers)
         self._idle = False
 
     def run_once(self) -> bool:

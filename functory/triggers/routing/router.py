@@ -8,23 +8,26 @@ triggers that are enabled when it is routed. Any number of routers may run: they
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
+from functory.engine.database.clock import lowest_id, time_of_id
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
+from functory.engine.events.batch_publisher import PublishesEvents, without_thread
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import cancel_on, firings, idempotency, kill_switch
-from functory.engine.triggers.admission import Fire, Suppress
+from functory.engine.triggers import cancel_on, firings, idempotency, routing_facts
+from functory.engine.triggers.admission import Admission, Fire, Suppress
 from functory.engine.triggers.cancel_on import Cancel
 from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.routing import buffering
@@ -35,26 +38,36 @@ from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
 
+# While the kill switch is thrown: events that are published are not read again, except for those of the last seconds
+# (their transactions may commit in another order), and every minute (a transaction may take long).
+LATE = timedelta(seconds=30)
+FROM_START_SECONDS = 60.0
+
 
 @dataclass
 class RoutingResult(FiringCounts):
     """Counts of one batch. ``events`` were routed, ``matched`` of them by a trigger; ``failed`` are (id, new state).
 
-    ``depths`` are the causal depths of the events, ``oldest_age`` is the age of the oldest one in seconds.
+    ``depths`` counts the causal depths of the events, ``oldest_age`` is the age of the oldest one in seconds, and
+    ``decision_seconds`` is the time of all decisions. ``published`` events were not routed, because the kill switch is
+    thrown.
     """
 
     events: int = 0
     matched: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
+    depths: Counter[int] = field(default_factory=Counter[int])
     oldest_age: float = 0.0
+    published: int = 0
+    decision_seconds: float = 0.0
 
     def add_batch(self, other: RoutingResult) -> None:
         """Add the counts of another transaction."""
         self.add(other)
         self.events += other.events
         self.matched += other.matched
-        self.depths += other.depths
+        self.depths.update(other.depths)
+        self.decision_seconds += other.decision_seconds
         self.oldest_age = max(self.oldest_age, other.oldest_age)
 
 
@@ -65,14 +78,25 @@ class Router(Service):
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.poll_seconds = settings.poll_seconds
+        self._publisher = without_thread(settings)
+        # Waiting events up to this one have been published while the kill switch is thrown, and when that was read
+        # from the beginning (monotonic seconds).
+        self._published_to: str | None = None
+        self._published_from_start = 0.0
         self._database = database
         self._settings = settings
         self._evaluator = TriggerEvaluator(settings)
         self._triggers = TriggerSet()
+        self._admission = Admission(settings.root_budget)
+
+    def publish_with(self, publisher: PublishesEvents) -> None:
+        """Publish the routed events from memory. Without it they are left to the outbox."""
+        self._publisher = publisher
 
     def run_once(self) -> bool:
         """Route one batch. True when it was full. Raises :class:`Unavailable`."""
-        return self.route_batch().events >= self._settings.batch_size
+        result = self.route_batch()
+        return max(result.events, result.published) >= self._settings.batch_size
 
     def route_batch(self) -> RoutingResult:
         """Route up to one batch of pending events. Raises :class:`Unavailable`.
@@ -82,8 +106,6 @@ class Router(Service):
         """
         try:
             with self._database.write() as tx:
-                if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
-                    return RoutingResult()
                 result = self.route(tx, routing_queue.take_pending(tx, self._settings.batch_size))
         except Unavailable:
             raise
@@ -92,12 +114,23 @@ class Router(Service):
         _record_metrics(result)
         return result
 
-    def route(self, tx: Tx, events: Sequence[Mapping[str, Any]]) -> RoutingResult:
-        """Decide about locked event rows and write all that follows from it: the whole of routing, in its order."""
+    def route_one(self, id_: str) -> RoutingResult:
+        """Route one pending event in a transaction of its own. Does nothing when it is not pending any more."""
+        with self._database.write() as tx:
+            return self.route(tx, routing_queue.take_one(tx, id_))
+
+    def route(self, tx: Tx, taken: routing_queue.Taken) -> RoutingResult:
+        """Decide about locked events and write all that follows from it: the whole of routing, in its order."""
+        events = taken.events
         if not events:
             return RoutingResult()
-        self._triggers.refresh(tx)
+        facts = routing_facts.read(tx)
+        if facts.stopped:
+            return self._publish_waiting(tx)
+        self._triggers.refresh(tx, facts.trigger_changes)
+        start = time.perf_counter()
         decided = [(event, decision) for event in events for decision in self.decide(event, tx.now)]
+        seconds = time.perf_counter() - start
         suppressed = [(event, one) for event, one in decided if isinstance(one, Suppress)]
         passed, dropped = idempotency.check(
             tx, [(event, one) for event, one in decided if isinstance(one, Fire | BufferedMatch)]
@@ -107,36 +140,46 @@ class Router(Service):
         )
         cancel_on.record(tx, [(event, one) for event, one in decided if isinstance(one, Cancel)])
         fires = [(event, one) for event, one in passed if isinstance(one, Fire)]
-        counts = firings.write(tx, fires, suppressed + dropped, self._settings.root_budget)
+        counts = firings.write(tx, fires, suppressed + dropped, self._admission, facts)
         routing_queue.mark_routed(tx, [event["id"] for event in events])
+        self._publisher.put(tx, taken.unpublished)
         return RoutingResult(
             counts.fired,
             counts.suppressed,
             events=len(events),
             matched=len({event["id"] for event, _ in decided}),
-            depths=[event["depth"] for event in events],
+            depths=Counter(event["depth"] for event in events),
+            decision_seconds=seconds,
             oldest_age=max(0.0, (tx.now - min(event["time"] for event in events)).total_seconds()),
         )
 
+    def _publish_waiting(self, tx: Tx) -> RoutingResult:
+        """While no event is routed, subscribers get the events all the same."""
+        if not self._settings.publishes:
+            return RoutingResult()
+        now = time.monotonic()
+        if now - self._published_from_start >= FROM_START_SECONDS:
+            self._published_to, self._published_from_start = None, now
+        events = routing_queue.take_unpublished(tx, self._settings.batch_size, self._published_to)
+        if events:
+            self._published_to = lowest_id(time_of_id(events[-1]["id"]) - LATE)
+            self._publisher.put(tx, events)
+        return RoutingResult(published=len(events))
+
     def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
         """The decision of every trigger that an event row matches. Reads and writes nothing."""
-        start = time.perf_counter()
         event = event_store.envelope(row)
-        decisions = [
+        return [
             decision
             for match in self._triggers.matching(event)
             for decision in decide_match(self._evaluator, match, row, event, now)
         ]
-        metrics.router_match.observe(time.perf_counter() - start)
-        return decisions
 
     def _route_one_by_one(self) -> RoutingResult:
         total = RoutingResult()
 
         def route_alone(id_: str) -> None:
-            with self._database.write() as tx:
-                result = self.route(tx, routing_queue.take_one(tx, id_))
-            total.add_batch(result)
+            total.add_batch(self.route_one(id_))
 
         def put_back(id_: str, error: Exception) -> None:
             with self._database.write() as tx:
@@ -158,6 +201,7 @@ def _record_metrics(result: RoutingResult) -> None:
     metrics.router_lag.set(result.oldest_age)
     metrics.router_events.labels("matched").inc(result.matched)
     metrics.router_events.labels("unmatched").inc(result.events - result.matched)
-    for depth in result.depths:
-        metrics.causation_depth.observe(depth)
+    metrics.observe_many(metrics.router_match, result.decision_seconds / result.events, result.events)
+    for depth, count in result.depths.items():
+        metrics.observe_many(metrics.causation_depth, depth, count)
     count_firings(result)

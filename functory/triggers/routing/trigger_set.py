@@ -57,9 +57,12 @@ class TriggerSet:
         self._keys: dict[str, list[str]] = {}
         self._index = Index()
 
-    def refresh(self, tx: Tx) -> None:
-        """Load and compile what changed since the last time, and only that."""
-        version = trigger_store.set_version(tx)
+    def refresh(self, tx: Tx, version: int | None = None) -> None:
+        """Load and compile what changed since the last time, and only that.
+
+        ``version`` is the set's version as this transaction has read it; it is read if not given.
+        """
+        version = trigger_store.set_version(tx) if version is None else version
         if version == self.version:
             return
         for row in trigger_store.changed_since(tx, self.version):
@@ -119,6 +122,10 @@ class TriggerSet:
             match.parts.sort()
             match.cancel_rules.sort()
         return sorted(matches.values(), key=lambda match: match.compiled.name)
+
+    def patterns(self) -> Iterator[Pattern]:
+        """All patterns: those that fire a trigger, the parts of composites, and the rules of cancel-on."""
+        return (one.pattern for one in self._patterns.values())
 
     def get(self, trigger_id: str) -> CompiledTrigger | None:
         """A trigger as of the last refresh."""

@@ -10,12 +10,11 @@ hold all slots and block the executions that they wait for.
 from __future__ import annotations
 
 import os
+import random
 import secrets as randomness
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
@@ -23,7 +22,7 @@ from functory.engine.access import grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
-from functory.engine.errors import FunctoryError, Stale, Unavailable
+from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
@@ -36,25 +35,24 @@ from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.settings import Settings
 from functory.engine.sources import file_watches
-from functory.engine.telemetry import metrics
 from functory.workers.environments import Environments, package_folders
 from functory.workers.execution.file_writes import collect
 from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.host_functions import EngineHost, Services
 from functory.workers.execution.job_mapping import attempt_result, error_record, job_from_claim, refuse_claim
 from functory.workers.execution.poller import Poller
+from functory.workers.execution.result_groups import MAX_PAUSE_SECONDS, ResultGroup, ResultGroups, defect
 from functory.workers.execution.slots import Slots
+from functory.workers.execution.trains import Trains, by_version
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
 from functory.workers.redaction.redactor import Redactor
 from functory.workers.sandbox.checks.startup import check_startup, check_tier
 from functory.workers.sandbox.confinement import syscalls
-from functory.workers.sandbox.protocol.job import Outcome
+from functory.workers.sandbox.protocol.job import Job, Outcome
 from functory.workers.sandbox.runner import Runner
 
 log = structlog.get_logger("functory.worker")
 
-# Longest pause between two tries to claim or to store a result while the database is unavailable.
-MAX_PAUSE_SECONDS = 5.0
 # Time after the grace period to release the executions that were killed.
 RELEASE_SECONDS = 2.0
 
@@ -63,7 +61,7 @@ class Executor:
     """Runs the executions of one worker process; ``execute`` may be called from many threads.
 
     ``on_missing_messages`` gets the number of executions that were claimed without a message although one was sent
-    shortly before.
+    shortly before. ``rng`` draws the jitter of retries.
     """
 
     def __init__(
@@ -75,6 +73,7 @@ class Executor:
         *,
         owns_database: bool = False,
         on_missing_messages: Callable[[int], None] = lambda _: None,
+        rng: random.Random | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -87,6 +86,7 @@ class Executor:
             lease_seconds=settings.lease_seconds,
             isolation=check_tier(settings, runner),
             author_grants=grants.author_grant_kinds(settings),
+            rng=rng,
         )
         self._protected_paths = ProtectedPaths(settings)
         self._environments = Environments(settings, database)
@@ -101,6 +101,8 @@ class Executor:
         self._lineage_tokens = LineageTokens(self._services.secrets.derive_keys)
         self._held_claims = HeldClaims(database, settings, self._attempts, worker_id, runner.tier)
         self._closed = threading.Event()
+        self._result_groups = ResultGroups(self._attempts, self._held_claims, self._closed)
+        self._trains = Trains(runner, self._held_claims, self._attempts, self._refuse, self._job)
         self._draining = threading.Event()
         self._slots = Slots(settings.worker_slots, self._on_slot_released)
         self._poller = Poller(
@@ -158,8 +160,7 @@ class Executor:
             dispatch.redispatch_now(self._database, ids)
             return
         try:
-            for running in self._claim_with_retry(ids):
-                self._run(running)
+            self._run_all(self._claim_with_retry(ids))
         finally:
             self._slots.release()
 
@@ -195,6 +196,12 @@ class Executor:
         self._draining.set()
         self._poller.stop()
         threading.Thread(
+            target=self._held_claims.release_waiting,
+            args=("worker shutdown",),
+            name="functory-release",
+            daemon=True,
+        ).start()
+        threading.Thread(
             target=self._kill_after_grace, args=(grace,), name="functory-drain", daemon=True
         ).start()
 
@@ -205,6 +212,7 @@ class Executor:
         self._held_claims.kill_all("shutdown")
         self._held_claims.wait_empty(5, pause=0.01)
         self._closed.set()
+        self._result_groups.close()
         self._held_claims.close()
         if self._poller.is_alive():
             self._poller.join(timeout=5)
@@ -221,7 +229,7 @@ class Executor:
 
         def run(running: Running) -> None:
             try:
-                self._run(running)
+                self._run_all([running])
             finally:
                 self._slots.release()
 
@@ -231,33 +239,49 @@ class Executor:
     def _on_slot_released(self) -> None:
         self._poller.slot_freed()
 
-    def _run(self, running: Running) -> None:
-        """One claim from its start to its stored result; every failure ends here."""
-        claim = running.claim
-        if not self._held_claims.begin(running, self._draining):
-            return
-        redact = Redactor()
+    def _run_all(self, claims: Sequence[Running]) -> None:
+        """Run the claims of one message and store their results: in trains, or one after another."""
+        results = self._result_groups.group(len(claims))
         try:
-            result = refuse_claim(claim, self._services.secrets, self._protected_paths)
-            result = result or self._attempt(running, redact)
-            if result is not None:
-                self._finish(claim, result)
-        except Stale:
-            metrics.zombies.inc()
-            log.warning("lease lost, result refused", execution_id=claim.id, fence=claim.fence)
+            for same in by_version(claims):
+                self._run_version(same, results)
+        except BaseException:
+            # Their leases expire, and the reaper makes the executions claimable again.
+            self._held_claims.remove(claims)
+            raise
+
+    def _run_version(self, waiting: list[Running], results: ResultGroup) -> None:
+        """Run claims of one version."""
+        while waiting:
+            if self._draining.is_set():
+                self._held_claims.release(waiting, "worker shutdown")
+                for released in waiting:
+                    results.drop(released)
+                return
+            if len(waiting) > 1:
+                waiting = self._trains.run(waiting, results)
+                results.settle()
+            if waiting:
+                # What a train gives back first runs alone.
+                self._run(waiting.pop(0), results)
+
+    def _run(self, running: Running, results: ResultGroup) -> None:
+        """One claim from its start to its result; every failure ends here."""
+        claim = running.claim
+        redact = Redactor()
+        result: AttemptResult | None = None
+        try:
+            if self._held_claims.begin(running):
+                result = self._refuse(claim) or self._attempt(running, redact)
         except Unavailable as error:
             # The lease expires, and the reaper makes the execution claimable again.
             log.warning("execution abandoned, its lease will expire", execution_id=claim.id, reason=error.why)
         except Exception as error:
-            # Its text may quote what the code has sent.
-            log.error(
-                "execution failed by a defect of the worker",
-                execution_id=claim.id,
-                exception=redact("".join(traceback.format_exception(error))),
-            )
-            self._record_defect(claim, redact({"type": type(error).__name__, "message": str(error)}))
-        finally:
-            self._held_claims.remove(running)
+            result = defect(claim, error, redact)
+        if result is None:
+            results.drop(running)
+        else:
+            results.add(running, result, redact)
 
     def _attempt(self, running: Running, redact: Redactor) -> AttemptResult | None:
         """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down.
@@ -266,9 +290,7 @@ class Executor:
         """
         claim = running.claim
         try:
-            job = job_from_claim(
-                claim, package_folders(claim, self._environments), self._lineage_headers(claim)
-            )
+            job = self._job(claim)
         except Unavailable as error:
             return AttemptResult("crashed", error=error_record(error) | {"type": "EnvironmentUnavailable"})
         except FunctoryError as error:
@@ -286,6 +308,13 @@ class Executor:
             return None
         result = attempt_result(claim, outcome, redact)
         return replace(host.denied_requests.append_to_log(result), file_writes=written)
+
+    def _refuse(self, claim: Claim) -> AttemptResult | None:
+        return refuse_claim(claim, self._services.secrets, self._protected_paths)
+
+    def _job(self, claim: Claim) -> Job:
+        folders = package_folders(claim, self._environments)
+        return job_from_claim(claim, folders, self._lineage_headers(claim))
 
     def _lineage_headers(self, claim: Claim) -> Mapping[str, str]:
         """The headers for the requests of a claim; none where it has no network."""
@@ -307,31 +336,6 @@ class Executor:
         written = collect(outcome.written_files, claim.grants.write, watched)
         return [(path, content) for path, content in written if not redact.names_in(os.fsdecode(path))]
 
-    def _record_defect(self, claim: Claim, error: dict[str, Any]) -> None:
-        """Record a defect of the worker in the execution, which is retried as after a crash."""
-        try:
-            self._finish(claim, AttemptResult("crashed", error=error))
-        except Exception:
-            log.exception("defect not recorded, the lease will expire", execution_id=claim.id)
-
-    def _finish(self, claim: Claim, result: AttemptResult) -> None:
-        """Store the result; while the database is unavailable, keep it and try again."""
-
-        def log_wait(error: Unavailable) -> None:
-            log.warning("database unavailable, result waits", execution_id=claim.id, reason=error.why)
-
-        following = retry_while_unavailable(
-            lambda: self._attempts.finish(claim, result),
-            self._closed,
-            longest_pause=MAX_PAUSE_SECONDS,
-            on_wait=log_wait,
-        )
-        function = metrics.function_label(claim.row["function"])
-        metrics.execution_attempts.labels(result.outcome).inc()
-        metrics.execution_duration.labels(function).observe(result.duration_seconds)
-        if following.state != "queued":
-            metrics.executions_finished.labels(function, following.state).inc()
-
     def _run_child_inline(self, ids: Sequence[str]) -> None:
         """Run awaited executions that no worker has claimed, on an extra thread."""
 
@@ -340,8 +344,7 @@ class Executor:
                 for id_ in ids:
                     if self._draining.is_set():
                         break
-                    for running in self._held_claims.add(self._attempts.claim([id_])):
-                        self._run(running)
+                    self._run_all(self._held_claims.add(self._attempts.claim([id_])))
             except FunctoryError as error:
                 # The dispatcher sends them again; the parent goes on waiting.
                 log.warning("cannot run an awaited child inline, it stays queued", reason=error.what)

@@ -89,30 +89,47 @@ class HeldClaims:
                 )
         return added
 
-    def begin(self, running: Running, draining: threading.Event) -> bool:
-        """Mark a claim as started. False when it was released before, or is released here because of ``draining``."""
+    def begin(self, running: Running) -> bool:
+        """Mark a claim as started. False when it is no longer held."""
         with self._lock:
-            if running.key not in self._held:
-                return False
-            running.started = not draining.is_set()
-            if not running.started:
-                del self._held[running.key]
+            running.started = running.key in self._held
             self._count()
-        if not running.started:
-            try:
-                self._attempts.release([running.key], started=False)
-            except FunctoryError as error:
-                log.warning(
-                    "claim not released, its lease will expire",
-                    execution_id=running.claim.id,
-                    reason=error.why,
-                )
         return running.started
 
-    def remove(self, running: Running) -> None:
-        """Forget a claim whose attempt has ended."""
+    def wait_again(self, claims: Sequence[Running]) -> None:
+        """Note that claims have not started after all."""
         with self._lock:
-            self._held.pop(running.key, None)
+            for running in claims:
+                running.started = False
+
+    def release(self, claims: Sequence[Running], reason: str) -> None:
+        """Give back those claims that have not started; they are not held any more."""
+        with self._lock:
+            released = [one for one in claims if not one.started and self._held.pop(one.key, None)]
+            self._count()
+        if not released:
+            return
+        for running in released:
+            # It may be waiting in a train.
+            running.control.withdraw()
+        try:
+            self._attempts.release([running.key for running in released], reason, started=False)
+        except FunctoryError as error:
+            log.warning(
+                "claims not released, their leases will expire", claims=len(released), reason=error.why
+            )
+
+    def release_waiting(self, reason: str) -> None:
+        """Give back all claims that have not started."""
+        with self._lock:
+            held = list(self._held.values())
+        self.release(held, reason)
+
+    def remove(self, claims: Sequence[Running]) -> None:
+        """Forget claims whose attempts have ended."""
+        with self._lock:
+            for running in claims:
+                self._held.pop(running.key, None)
             self._count()
 
     def kill_all(self, reason: str) -> None:
@@ -172,11 +189,8 @@ class HeldClaims:
 
     def _release_waiting_claims(self, now: float) -> None:
         """Release claims that wait behind a long one of their message: another slot may be free."""
-        waiting: list[tuple[str, int]] = []
         with self._lock:
-            for key, running in list(self._held.items()):
-                if not running.started and now - running.claimed_at > CLAIM_HOLD_SECONDS:
-                    waiting.append(key)
-                    del self._held[key]
+            held = list(self._held.values())
+        waiting = [one for one in held if not one.started and now - one.claimed_at > CLAIM_HOLD_SECONDS]
         if waiting:
-            self._attempts.release(waiting, "it waited behind a long execution", started=False)
+            self.release(waiting, "it waited behind a long execution")

@@ -12,6 +12,7 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Unavailable
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.engine.functions.process_reuse import declared_reuse, is_pure
 from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
 from functory.workers.redaction.redactor import Redactor
@@ -40,6 +41,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
     ``packages`` are the folders of the packages that it may import, ``lineage`` the headers for its HTTP requests.
     """
     row, limit = claim.row, claim.limits
+    reuse = declared_reuse(claim.version)
     return Job(
         execution_id=row["id"],
         attempt=row["attempt"],
@@ -83,9 +85,31 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
             subprocess=claim.grants.subprocess,
         ),
         lineage=dict(lineage),
-        reuse=claim.version["reuse"],
-        seed=int(row["id"].replace("-", ""), 16) & 0x7FFFFFFF,
+        reuse=reuse or is_pure(claim.codes.values(), claim.grants),
+        tidy=reuse is None,
+        seed=_seed(row["id"]),
     )
+
+
+def job_of_same_version(job: Job, claim: Claim) -> Job:
+    """Build the job of a claim from one of the same version, codes and grants."""
+    row = claim.row
+    return msgspec.structs.replace(
+        job,
+        execution_id=row["id"],
+        attempt=row["attempt"],
+        root_id=row["root_id"],
+        parent_execution_id=row["parent_id"],
+        triggered_by=row["event_id"],
+        depth=row["depth"],
+        input=row["input"],
+        seed=_seed(row["id"]),
+    )
+
+
+def _seed(id_: str) -> int:
+    """The seed of ``random``: the same for every attempt."""
+    return int(id_.replace("-", ""), 16) & 0x7FFFFFFF
 
 
 def _codes(claim: Claim) -> dict[str, Code]:

@@ -1,4 +1,5 @@
-"""Runs function code: ``Runner.run`` for an execution, ``Runner.inspect`` for a signature.
+"""Runs function code: ``Runner.run`` for an execution, ``Runner.train`` for several of one version, ``Runner.inspect``
+for a signature.
 
 The executor of a worker keeps one ``Runner`` and calls it from as many threads as it has slots. Zygotes start
 with the first use in each process (see ``functory.workers.sandbox.pool.pool``); a copy of the worker made by
@@ -41,16 +42,21 @@ from functory.workers.sandbox.protocol.frames import (
     encode_for_guest,
 )
 from functory.workers.sandbox.protocol.host import Host
-from functory.workers.sandbox.protocol.job import Job, Limits, Outcome, Signature, Status
+from functory.workers.sandbox.protocol.job import Grants, Job, Limits, Outcome, Signature, Status
 from functory.workers.sandbox.protocol.plan import Tier
+from functory.workers.sandbox.supervision.inspection import signature_of
 from functory.workers.sandbox.supervision.run import Run, with_traffic
 from functory.workers.sandbox.supervision.supervisor import Supervisor
+from functory.workers.sandbox.supervision.train import Passenger, TrainCalls
+from functory.workers.sandbox.supervision.train_habits import TrainHabits
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
+from functory.workers.sandbox.train_runs import run_train
 
 _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it got its task has run nothing: another one is taken
 _DEATH_SECONDS = 5.0
 _SCHEMA_BYTES = 1_048_576
+_NO_GRANTS = Grants()
 _DEFAULT_POOL_KEY = PoolKey()
 _INSPECTION_POOL_KEY = PoolKey(inspecting=True)
 
@@ -80,6 +86,7 @@ class Runner:
         self._private_networks = tuple(private_networks)
         self._ca_file = ca_file
         self._lock = threading.Lock()
+        self._habits = TrainHabits()
         self._pool: Pool | None = None
         self._warm: WarmChildren | None = None
         self._broker: ConnectionBroker | None = None
@@ -164,7 +171,7 @@ class Runner:
         try:
             pool = self._ensure_pool()
             pool_key = pool_key_of(job, self._ca_file)
-            warm = self._warm if job.reuse else None
+            warm = self._warm if job.reuse and self._may_keep(job) else None
             key = warm_key_of(job, pool_key) if warm else None
             for _ in range(_STARTS):
                 child = warm.acquire(key) if warm and key else pool.child(pool_key, job.limits.bounds())
@@ -186,11 +193,14 @@ class Runner:
                         and outcome.status == "succeeded"
                         and run.is_reusable
                     ):
-                        kept = warm.put_back(key, child)
+                        kept = warm.put_back(key, child, tidy=job.tidy)
                 finally:
                     if not kept:
                         pool.reap(child, None if run.child_reported_end else _DEATH_SECONDS)
                 if outcome is not None:
+                    if child.runs or run.talked:
+                        # The first run in a process is longer: it loads the code.
+                        self._habits.note(job.entry, run.seconds, talked=run.talked)
                     return outcome
         except Unavailable as error:
             if self._closed:
@@ -202,6 +212,53 @@ class Runner:
         finally:
             control.ended.set()
         return _not_started("crashed", "ZygoteLost", "the process that starts executions keeps ending")
+
+    def may_train(self, job: Job) -> bool:
+        """Return True if executions like ``job`` may and should ride a train: ``train`` is then worth its while.
+
+        Its code has no effect outside but through the worker, its process may be kept, and in this process of the
+        worker the version has run before, was quick, and never said anything but its result.
+        """
+        return (
+            job.reuse and job.grants == _NO_GRANTS and self._tier != "none" and self._habits.suits(job.entry)
+        )
+
+    def train(
+        self,
+        passengers: Sequence[Passenger],
+        *,
+        on_outcome: Callable[[Passenger, Outcome], None],
+        on_given_back: Callable[[Sequence[Passenger]], None],
+        on_quiet: Callable[[], None] | None = None,
+        quiet_seconds: float = 0.02,
+    ) -> None:
+        """Run attempts of one version in one child, one after another, and wait for the end of all.
+
+        The jobs have the same entry, codes, limits and packages; ask ``may_train`` before. Each passenger is handed
+        once, either to ``on_outcome`` as soon as its result has come, in their order, or to ``on_given_back``. What is
+        given back has had no effect: run the first of them alone, with ``run``, and the others in any way. It is given
+        back at once when its ``control`` was used before it began (then for its reason), and those behind it with
+        it; when the child ends; and when the code says something that is not a result.
+
+        Limits hold for each passenger: the time of one begins with the result of the one before. ``on_quiet`` is called
+        when no outcome has come for ``quiet_seconds`` and more are expected. All calls are made on this
+        thread, and nothing is watched meanwhile: they should be short. An error of one ends the train.
+
+        Raises ``Unavailable`` only when the runner is closed; then all that were not answered are given back before.
+        """
+        if not passengers:
+            return
+        calls = TrainCalls(on_outcome, on_given_back, on_quiet, quiet_seconds)
+        if not self.may_train(passengers[0].job):
+            on_given_back(passengers)
+            return
+        try:
+            pool = self._ensure_pool()
+        except Unavailable:
+            on_given_back(passengers)
+            raise
+        assert self._warm is not None
+        run_train(pool, self._warm, self._habits, self._monotonic, self._ca_file, passengers, calls)
 
     def inspect(
         self,
@@ -251,22 +308,11 @@ class Runner:
                     break
         except (FunctoryError, TypeError, ValueError) as error:
             verdict = Verdict("crashed", str(error))
-        described = (
-            found[0]
-            if found
-            else Described(input_schema={"type": "object"}, output_schema=None, problems=[], final=False)
-        )
-        problems = [escape_control_characters(text) for text in described.problems]
-        if verdict is None or verdict.status != "succeeded":
-            message = verdict.message if verdict else "no process for it"
-            problems.append(f"{name}: its type hints could not be evaluated: {message}")
-        return Signature(
-            input_schema=described.input_schema,
-            output_schema=described.output_schema,
-            problems=problems,
-            import_error=described.import_error and escape_control_characters(described.import_error),
-            unconvertible=[escape_control_characters(text) for text in described.unconvertible],
-        )
+        return signature_of(found[0] if found else None, verdict, name)
+
+    def _may_keep(self, job: Job) -> bool:
+        """Return False where nothing sees the processes that a run leaves behind, unless its author wants them kept."""
+        return self._tier != "none" or not job.tidy
 
     def _ensure_pool(self, pool_key: PoolKey = _DEFAULT_POOL_KEY) -> Pool:
         """Return the pool; the first use starts a zygote of ``pool_key``, which determines the tier."""

@@ -20,6 +20,7 @@ import redis
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
 from tests.support.processes import SCRIPTS, Roles
+from tests.support.queue_places import place_of
 from tests.support.waiting import wait_for
 
 # Ends at its second try only: the first one is there to be interrupted.
@@ -276,7 +277,8 @@ def test_a_script_that_ends_in_the_middle_of_an_execution_gives_it_back(tmp_path
         assert "Traceback" not in process.output and "Exception" not in process.output
         with roles.client() as functory:
             (row,) = functory.executions.list()
-            assert (row["state"], row["attempt"], row["dispatched_at"]) == ("queued", 0, None)
+            assert (row["state"], row["attempt"]) == ("queued", 0)
+            assert place_of(functory.database, row["id"])["queue"] == "backlog"
             assert attempts(functory, row["id"]) == [(1, "released")]
 
 

@@ -1,8 +1,10 @@
-"""The simulated broker: it drops, doubles and reorders messages, and sometimes loses all of them."""
+"""The simulated broker: it drops, doubles and reorders messages, and sometimes loses all of them. Its exchange
+confirms events; it may fail after some events of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from functory.engine.errors import Unavailable
 from tests.simulation.engine.world import World
@@ -24,7 +26,7 @@ class Broker:
     def send(self, ids: Sequence[str]) -> None:
         """Accept messages from a dispatcher. May raise :class:`Unavailable` after it has accepted some of them."""
         world, plan = self._world, self._world.plan
-        size = world.rng.choice((1, 1, 2, 4))
+        size = world.rng.choice((1, 1, 2, 4, 100))
         for start in range(0, len(ids), size):
             if self.away or plan.happens(plan.failed_send):
                 raise Unavailable("the broker cannot be used", "it is away", "wait")
@@ -49,3 +51,16 @@ class Broker:
         if self.away or not self._messages:
             return None
         return self._messages.pop(self._world.rng.randrange(len(self._messages)))
+
+    def publish(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+        """Take events for subscribers, as an exchange does. Raises :class:`Unavailable` after some of them."""
+        world, plan = self._world, self._world.plan
+        for row in rows:
+            if self.away or plan.happens(plan.failed_send):
+                raise Unavailable("the broker cannot be used", "it is away", "wait")
+            world.record.published.add(row["id"].replace("-", ""))
+        world.note("published", len(rows))
+        return [0] * len(rows)
+
+    def close(self) -> None:
+        """Nothing is open."""

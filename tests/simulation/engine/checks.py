@@ -13,6 +13,8 @@ from functory.engine.maintenance import invariants
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import World
 
+# The ids of events that the template's database has.
+BEFORE_THE_RUN = "01000000"
 Found = list[tuple[str, str]]
 
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
@@ -25,7 +27,18 @@ def check(world: World) -> Found:
         if result.count:
             found.append((result.code, f"{result.title}: {result.count}, {'; '.join(result.examples)}"))
     view = _View(world)
-    for look in (_transitions, _attempts, _routing, _firings, _budgets, _lanes, _clients, _steps, _outages):
+    for look in (
+        _transitions,
+        _attempts,
+        _routing,
+        _firings,
+        _budgets,
+        _lanes,
+        _clients,
+        _steps,
+        _published,
+        _outages,
+    ):
         found += look(view)
     return found
 
@@ -93,8 +106,8 @@ def _transitions(view: _View) -> Found:
                     f"{id_}: {old} → {new}, fence {fence} → {now_fence}, attempt {attempt} → {now_attempt}",
                 )
             )
-        whose, with_fence = finishing.get(tx, ("", 0))
-        if old == "running" and whose.replace("-", "") == id_ and with_fence != fence:
+        with_fence = finishing.get(tx, {}).get(id_, fence)
+        if old == "running" and with_fence != fence:
             found.append(("zombie's finish", f"{id_} had fence {fence}, and one with {with_fence} ended it"))
         if new in TERMINAL:
             ends[id_] += 1
@@ -188,8 +201,9 @@ def _firings(view: _View) -> Found:
         if row["trigger_id"] is not None:
             started[row["event_id"], by_trigger[row["trigger_id"]]] += 1
     expected: set[tuple[str, str]] = set()
-    for _, _tx, what, id_, old, new, type_, there, *_ in view.journal:
-        if what != "event" or old is None or new != "routed":
+    for _, _tx, what, id_, _old, new, type_, there, *_ in view.journal:
+        # An event that is written as routed must be one that no trigger of that time matches.
+        if what != "event" or new != "routed":
             continue
         event = view.events[id_]
         for state_of in (there or "").split(","):
@@ -353,6 +367,16 @@ def _steps(view: _View) -> Found:
             state = None if plan is None else plan["state"]
             found.append(("undone", f"{row['function']} {id_} of a caller that is {above['state']}: {state}"))
     return found
+
+
+def _published(view: _View) -> Found:
+    """Subscribers got every event."""
+    missing = view.events.keys() - view.world.record.published
+    return [
+        ("published", f"event {id_} of type {view.events[id_]['type']} was never published")
+        for id_ in sorted(missing)
+        if not id_.startswith(BEFORE_THE_RUN)
+    ]
 
 
 def _outages(view: _View) -> Found:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from functory.engine.errors import Conflict, NotFound, Refused, Unavailable
+from functory.engine.events import emit_many
 from functory.engine.events.store import Events
 from functory.engine.executions.store import Executions
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
@@ -17,6 +18,9 @@ from functory.engine.triggers.store import Triggers
 from functory.triggers import definition
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World
+
+# Events that a client emits at once.
+MANY = 7
 
 
 class Client(Process):
@@ -54,6 +58,11 @@ class Client(Process):
         if deed in ("tick", "tock", POISON):
             self._events.emit(deed, {"n": number}, dedup_key=key)
             record.emitted[key] = deed
+        elif deed.startswith("many "):
+            type_, keys = deed.removeprefix("many "), [f"{key}:{n}" for n in range(MANY)]
+            many = [{"type": type_, "data": {"n": number}, "dedup_key": one} for one in keys]
+            emit_many.write(world.database, emit_many.check_all(many, world.settings.max_event_bytes))
+            record.emitted |= dict.fromkeys(keys, type_)
         elif deed.startswith("start "):
             function = {"delayed": "flaky", "with": "flaky"}.get(deed.split()[1], deed.split()[1])
             delay = 3.0 if deed == "start delayed" else 0.0

@@ -32,7 +32,9 @@ WHEN OLD.state <> NEW.state OR OLD.fence <> NEW.fence OR OLD.attempt <> NEW.atte
     VALUES (sim_tx(), 'execution', NEW.id, OLD.state, NEW.state, OLD.fence, NEW.fence, OLD.attempt, NEW.attempt);
 END;
 CREATE TRIGGER sim_event_new AFTER INSERT ON event BEGIN
-    INSERT INTO sim_journal (tx, what, id, a, b, c) VALUES (sim_tx(), 'event', NEW.id, NULL, NEW.state, NEW.type);
+    INSERT INTO sim_journal (tx, what, id, a, b, c, d)
+    VALUES (sim_tx(), 'event', NEW.id, NULL, NEW.state, NEW.type, CASE NEW.state WHEN 'routed' THEN
+        (SELECT group_concat(name || ' ' || state || ' ' || version, ',') FROM trigger) END);
 END;
 CREATE TRIGGER sim_event AFTER UPDATE OF state ON event WHEN OLD.state <> NEW.state BEGIN
     INSERT INTO sim_journal (tx, what, id, a, b, c, d)

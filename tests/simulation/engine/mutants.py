@@ -124,32 +124,60 @@ def _without_keys(raw: Any) -> None:
 
 
 _FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
-_FINISHING = (
-    "        done = self._database.group_commit(\n"
-    "            lambda tx: finish(tx, claim, attempt_result, next_state, matched)\n"
-    "        )\n"
+_STORED = "return self._database.group_commit(lambda tx: store_endings(tx, endings))\n"
+
+
+def _finish_with(condition: str) -> list[Edit]:
+    """The edits that give both statements of a finish this condition."""
+    return [
+        Edit("functory.engine.executions.completion", "_FINISHED", _FINISH, condition),
+        Edit("functory.engine.executions.success_batch", "_SUCCEEDED", _FINISH, condition),
+    ]
+
+
+_FIND_ALL_RUNNING = Edit(
+    "functory.engine.executions.success_batch",
+    "_running",
+    "if (success.claim.id, success.claim.fence) in running",
+    "if success.claim.id in {id_ for id_, _ in running}",
 )
 _STARTED = "    event_store.append(\n        tx, [execution_event("
 
 MUTANTS: Sequence[Mutant] = (
     Mutant(
         "finish without fence",
+        [*_finish_with(_FINISH.replace("execution.c.fence == _OWN_FENCE, ", "")), _FIND_ALL_RUNNING],
+    ),
+    Mutant(
+        "finish without any guard",
+        [*_finish_with("execution.c.id == _OWN_ID"), _FIND_ALL_RUNNING],
+    ),
+    Mutant(
+        "only a finish of many without fence",
         [
             Edit(
-                "functory.engine.executions.completion",
-                "_FINISHED",
+                "functory.engine.executions.success_batch",
+                "_SUCCEEDED",
                 _FINISH,
                 _FINISH.replace("execution.c.fence == _OWN_FENCE, ", ""),
+            ),
+            _FIND_ALL_RUNNING,
+        ],
+    ),
+    Mutant(
+        "the second result of a group is lost",
+        [
+            Edit(
+                "functory.engine.executions.success_batch",
+                "_store_on_sqlite",
+                "mine = [successes[position] for position in sorted(own)]",
+                "mine = [successes[position] for position in sorted(own)][:1]",
             )
         ],
     ),
     Mutant(
-        "finish without any guard",
-        [Edit("functory.engine.executions.completion", "_FINISHED", _FINISH, "execution.c.id == _OWN_ID")],
-    ),
-    Mutant(
         "claim unconditional",
-        [Edit("functory.engine.executions.claims", "_CLAIMED", 'execution.c.state == "queued",\n', "\n")],
+        [Edit("functory.engine.executions.claim_batch", "_CLAIMED", "*_CLAIMABLE", "*_CLAIMABLE[1:]")],
     ),
     Mutant(
         "no redispatch",
@@ -178,7 +206,7 @@ MUTANTS: Sequence[Mutant] = (
                 "            batch = routing_queue.take_pending(tx, self._settings.batch_size)\n"
                 "            result = self.route(tx, batch)\n"
                 "        with self._database.write() as tx:\n"
-                '            routing_queue.mark_routed(tx, [row["id"] for row in batch])\n',
+                '            routing_queue.mark_routed(tx, [row["id"] for row in batch.events])\n',
             ),
         ],
         alter=_without_keys,
@@ -189,16 +217,17 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.completion",
                 "finish",
-                "event_store.append(tx, rows)\n",
-                "_later.append(rows) if final else event_store.append(tx, rows)\n",
+                "event_store.append(tx, events)\n",
+                "_later.append(events) if final else event_store.append(tx, events)\n",
             ),
             Edit(
                 "functory.engine.executions.completion",
-                "Completions.finish",
-                _FINISHING,
-                "        _later.clear()\n"
-                f"{_FINISHING}"
-                "        self._database.group_commit(lambda tx: [event_store.append(tx, rows) for rows in _later])\n",
+                "Completions._store_together",
+                _STORED,
+                "_later.clear()\n"
+                f"        done = {_STORED.removeprefix('return ')}"
+                "        self._database.group_commit(lambda tx: [event_store.append(tx, e) for e in _later])\n"
+                "        return done\n",
             ),
         ],
         names={"_later": list},
@@ -241,7 +270,7 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "functory.engine.triggers.admission",
-                "within_budget",
+                "RootBudgets.refusal",
                 "spent >= limit",
                 "False",
             )
@@ -255,6 +284,55 @@ MUTANTS: Sequence[Mutant] = (
                 "_REQUEUED",
                 "fence=execution.c.fence + 1,\n",
                 "\n",
+            )
+        ],
+    ),
+    Mutant(
+        "what has ended stays in flight",
+        [
+            Edit(
+                "functory.engine.executions.queue_rows",
+                "remove_running",
+                'tx.execute(_DELETE_IN_FLIGHT, {"ids": list(ids)})',
+                "pass",
+            )
+        ],
+    ),
+    Mutant(
+        "a retry is not put into the backlog",
+        [
+            Edit(
+                "functory.engine.executions.queue_rows",
+                "requeue",
+                'tx.execute(_COPY_QUEUED, {"id": id_, "due": run_at, "at": queue_at or run_at})',
+                "pass",
+            )
+        ],
+    ),
+    Mutant(
+        "a cancelled execution stays in the backlog",
+        [
+            Edit(
+                "functory.engine.executions.cancellation",
+                "_cancel_queued",
+                'queue_rows.remove_queued(tx, row["id"])',
+                "pass",
+            )
+        ],
+    ),
+    Mutant(
+        "a claim leaves its message's place unclaimed",
+        [Edit("functory.engine.executions.queue_rows", "_CLAIMED", "claimed=True", "claimed=False")],
+    ),
+    Mutant(
+        "a claim without a message leaves the row in the backlog",
+        [
+            Edit(
+                "functory.engine.executions.queue_rows",
+                "_TAKE",
+                "sa.delete(backlog)\n    .where(backlog.c.execution_id.in_(_IDS), READY, backlog.c.run_at <= _NOW)\n"
+                "    .returning(backlog)",
+                "sa.select(backlog).where(backlog.c.execution_id.in_(_IDS))",
             )
         ],
     ),
@@ -300,6 +378,79 @@ MUTANTS: Sequence[Mutant] = (
                 "dispatch",
                 "            send(ids)\n",
                 "            with database.write():\n                send(ids)\n",
+            )
+        ],
+    ),
+    Mutant(
+        "a batch half published",
+        [
+            Edit(
+                "functory.engine.events.batch_publisher",
+                "BatchPublisher._release",
+                "outbox.claim(tx, left, None)",
+                "outbox.mark_published(tx, left)",
+            ),
+            Edit(
+                "functory.engine.maintenance.outbox_publisher",
+                "OutboxPublisher.run_once",
+                "outbox.claim(tx, ids, None)",
+                "outbox.mark_published(tx, ids)",
+            ),
+        ],
+    ),
+    Mutant(
+        "a batch counts as confirmed before it is published",
+        [
+            Edit(
+                "functory.engine.events.batch_publisher",
+                "BatchPublisher._take",
+                "batches.append(self._waiting.popleft())\n",
+                "batches.append(self._waiting.popleft())\n"
+                "        self._confirmed += batches[-1].outbox_ids\n",
+            )
+        ],
+    ),
+    Mutant(
+        "routed events are left out of the outbox",
+        [
+            Edit(
+                "functory.triggers.routing.router",
+                "Router.route",
+                "    self._publisher.put(tx, taken.unpublished)\n",
+                "",
+            )
+        ],
+    ),
+    Mutant(
+        "a retry without its row in the backlog",
+        [
+            Edit(
+                "functory.engine.executions.queue_rows",
+                "requeue",
+                "    tx.execute(_COPY_QUEUED, {",
+                "    ({",
+            )
+        ],
+    ),
+    Mutant(
+        "a row in flight is left behind",
+        [
+            Edit(
+                "functory.engine.executions.success_batch",
+                "_store_on_sqlite",
+                "for success in mine])\n",
+                "for success in mine[:1]])\n",
+            )
+        ],
+    ),
+    Mutant(
+        "a recalled execution is not in the backlog",
+        [
+            Edit(
+                "functory.engine.executions.queue_rows",
+                "recall",
+                "    tx.execute(_COPY_RECALLED, {",
+                "    ({",
             )
         ],
     ),

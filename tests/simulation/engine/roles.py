@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from functory.engine.errors import Unavailable
 from functory.engine.events import receipts
+from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator
+from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router
@@ -19,6 +22,11 @@ from tests.simulation.engine.world import Process, Steps, World
 
 # Virtual seconds between two rounds of a loop without a wake-up.
 POLL = 3.0
+
+
+def now_text(world: World) -> str:
+    """The virtual time as SQLite stores it."""
+    return f"{world.database.clock.now():%Y-%m-%d %H:%M:%S.%f}"
 
 
 class Role(Process):
@@ -47,8 +55,7 @@ class Role(Process):
         """The parameter ``now`` as SQLite stores times, for a query that uses it; empty for any other query."""
         if not self._asks_when:
             return ()
-        now = self.world.database.clock.now()
-        return ({"now": f"{now:%Y-%m-%d %H:%M:%S.%f}"},)
+        return ({"now": now_text(self.world)},)
 
     def _loop(self) -> Steps:
         world = self.world
@@ -69,6 +76,74 @@ class Role(Process):
                 yield self._poll * (0.5 + world.rng.random()), self._topic
 
 
+class SimulatedBatchPublisher(BatchPublisher):
+    """A batch publisher whose thread is an actor of the simulation."""
+
+    def __init__(self, world: World) -> None:
+        lease = world.settings.lease_seconds
+        super().__init__(world.database, world.broker, lease, monotonic=lambda: world.now)
+        # It never starts one of its own.
+        self._thread = threading.current_thread()
+
+    @property
+    def waiting(self) -> bool:
+        """True while batches are in memory."""
+        return bool(self._waiting)
+
+    @property
+    def to_delete(self) -> bool:
+        """True while rows of confirmed batches are to be deleted."""
+        return bool(self._confirmed)
+
+    def step(self) -> None:
+        """Do what the thread does in one round. Raises :class:`Unavailable`."""
+        batches = self._take()
+        if batches:
+            self._publish(batches)
+        elif self._pause() == 0.0:
+            self._delete_confirmed()
+
+
+class RouterProcess(Role):
+    """The process of a router: beside its loop, one actor publishes from memory and one from the outbox."""
+
+    def __init__(self, world: World, work: Callable[[], bool], batches: SimulatedBatchPublisher) -> None:
+        super().__init__(
+            world, "router", work, "events", "SELECT 1 FROM event WHERE state = 'pending' LIMIT 1"
+        )
+        self._batches = batches
+        self._sweeper = OutboxPublisher(world.database, world.settings)
+        self._sweeper.batches, self._sweeper._exchange = batches, world.broker  # type: ignore[assignment]
+
+    def actors(self) -> Iterator[tuple[str, Steps]]:
+        yield from super().actors()
+        yield "publisher", self._publish()
+        yield "sweeper", self._sweep()
+
+    def _publish(self) -> Steps:
+        world = self.world
+        while True:
+            # Between the commit and the publishing, the process may die.
+            busy = self._batches.waiting or self._batches.to_delete
+            yield world.rng.random() * 0.3 if busy else self._poll * 2, "memory"
+            try:
+                self._batches.step()
+            except Unavailable as error:
+                world.note("outbox stays", error.why)
+
+    def _sweep(self) -> Steps:
+        world = self.world
+        found = "SELECT 1 FROM outbox WHERE claimed_until IS NULL OR claimed_until < :now LIMIT 1"
+        while True:
+            yield self._poll * (0.5 + world.rng.random()), "outbox"
+            if self._batches.waiting or world.scalar(found, {"now": now_text(world)}) is None:
+                continue
+            try:
+                self._sweeper.run_once()
+            except Unavailable as error:
+                world.note("outbox waits", error.why)
+
+
 class SimulatedRouter(Router):
     """A router that raises at events of one type, as a defect of the router would make it."""
 
@@ -86,13 +161,17 @@ def router(world: World) -> Process:
     found = SimulatedRouter(world.database, settings)
     found.world = world
     world.deck.lend_triggers(found._triggers)
+    batches = SimulatedBatchPublisher(world)
+    found.publish_with(batches)
 
     def work() -> bool:
         done = found.route_batch()
+        if batches.waiting:
+            world.signal({"memory"})
         world.note("routed", done.events, *done.fired, *(f"{n}:{why}" for n, why in done.suppressed))
         return done.events > 0
 
-    return Role(world, "router", work, "events", "SELECT 1 FROM event WHERE state = 'pending' LIMIT 1")
+    return RouterProcess(world, work, batches)
 
 
 def flow(world: World) -> Process:
@@ -106,7 +185,7 @@ def flow(world: World) -> Process:
 
     waits = (
         "SELECT 1 FROM match_buffer UNION ALL SELECT 1 FROM cancellation UNION ALL "
-        "SELECT 1 FROM execution WHERE waiting_for_slot AND state = 'queued' LIMIT 1"
+        "SELECT 1 FROM backlog WHERE waiting_for_slot LIMIT 1"
     )
     return Role(world, "flow", work, "flow", waits, poll=1.5)
 
@@ -130,9 +209,9 @@ def dispatcher(world: World) -> Process:
         lambda: found.dispatch_batch() > 0,
         "executions",
         # Whatever could be sent: new, or sent longer ago than the shortest patience.
-        "SELECT 1 FROM execution WHERE state = 'queued' AND NOT waiting_for_slot"
-        " AND (dispatched_at IS NULL AND run_at <= :now "
-        f"OR dispatched_at < datetime(:now, '-{world.settings.redispatch_seconds} seconds')) LIMIT 1",
+        "SELECT 1 FROM backlog WHERE NOT waiting_for_slot AND run_at <= :now UNION ALL"
+        " SELECT 1 FROM in_flight WHERE NOT claimed AND dispatched_at"
+        f" < datetime(:now, '-{world.settings.redispatch_seconds} seconds') LIMIT 1",
         poll=2.0,
     )
 
@@ -147,7 +226,7 @@ def reaper(world: World) -> Process:
             world.note("reaped", done)
         return False
 
-    open_ = "SELECT 1 FROM execution WHERE state = 'running' OR (state = 'queued' AND expires_at IS NOT NULL)"
+    open_ = "SELECT 1 FROM in_flight UNION ALL SELECT 1 FROM backlog WHERE expires_at IS NOT NULL"
     return Role(world, "reaper", work, None, f"{open_} LIMIT 1", poll=world.settings.lease_seconds / 3)
 
 

@@ -138,6 +138,7 @@ def _settle(world: World) -> None:
 
 OPEN = (
     ("events", "SELECT 1 FROM event WHERE state = 'pending'"),
+    ("outbox", "SELECT 1 FROM outbox"),
     ("executions", "SELECT 1 FROM execution WHERE state IN ('queued', 'running')"),
     ("buffers", "SELECT 1 FROM buffered_match"),
     ("cancellations", "SELECT 1 FROM cancellation"),

@@ -95,6 +95,8 @@ class Deck:
             "lease_seconds": 4.0,
             "heartbeat_seconds": 1.3,
             "redispatch_seconds": 5.0,
+            # A broker that subscribers could reach; the simulated one replaces it.
+            "broker_url": "redis://127.0.0.1:1/0",
         } | dict(self.options)
         return Settings(home=Path("/nonexistent"), **given)
 
@@ -316,8 +318,32 @@ def _saga() -> Deck:
     )
 
 
+def _burst() -> Deck:
+    """Many events at once: batches of the router and messages of many executions."""
+    return Deck(
+        "burst",
+        {
+            "quick": Behaviour(seconds=(0.0,), ends={"succeeded": 1.0}),
+            "mixed": Behaviour(
+                seconds=(0.0, 0.0, 0.3, 3.0),
+                ends={"succeeded": 0.7, "failed": 0.15, "crashed": 0.1, "timed_out": 0.05},
+                limits={"retries": 1, "retry_delay": 1.0},
+            ),
+            "emits": Behaviour((Act(emits="step"),), seconds=(0.0,), ends={"succeeded": 0.9, "failed": 0.1}),
+        },
+        {
+            "quickly": Rule(["tick", "step"], "quick"),
+            "mixedly": Rule(["tick"], "mixed"),
+            "emitting": Rule(["tock"], "emits"),
+        },
+        deeds=("many tick", "many tick", "many tock", "tick", "cancel"),
+        count=(1, 2, 2),
+    )
+
+
 MAKERS: Sequence[Callable[[], Deck]] = (
     _plain,
+    _burst,
     _chain,
     _cycle,
     _fanout,

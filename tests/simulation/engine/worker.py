@@ -16,7 +16,7 @@ from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
 from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.host_functions import EngineHost, Services
@@ -162,8 +162,7 @@ class Worker(Process):
                 world.note("no claim", error.why)
                 yield 0.5, None
                 continue
-            for run in runs:
-                yield from self._run(run)
+            yield from self._run_all(runs)
             yield (0.05, None) if runs or ids else (POLL * 0.5, None)
 
     def _hold(self, claims: Sequence[Claim]) -> list[Run]:
@@ -173,29 +172,46 @@ class Worker(Process):
             self.world.note("claimed", run.claim.row["function"], run.key[0][-4:], "fence", run.key[1])
         return runs
 
-    def _run(self, run: Run) -> Steps:
+    def _run_all(self, runs: Sequence[Run]) -> Steps:
+        """Run the claims of a message. Their results are finished together, or by and by."""
+        ended: list[tuple[Run, AttemptResult]] = []
+        for run in runs:
+            result = yield from self._run(run)
+            if result is not None:
+                ended.append((run, result))
+            if ended and self.world.rng.random() < 0.5:
+                yield from self._finish(ended)
+                ended = []
+        yield from self._finish(ended)
+
+    def _run(self, run: Run) -> Generator[Wait, None, AttemptResult | None]:
+        """Run a claim; its result, or None when there is none to store."""
         if run.key not in self.running:
-            return
+            return None
         run.begun = True
         try:
             if run.claim.row["cancel_requested_at"] is not None:
-                ending: AttemptResult | None = _cancelled()
-            elif run.claim.problem is not None:
-                ending = AttemptResult("failed", error=_error("problem"), retryable=False)
-            else:
-                ending = yield from self._function(run)
-            if ending is not None:
-                yield from self._finish(run, ending)
-            elif run.killed == "shutdown":
+                return _cancelled()
+            if run.claim.problem is not None:
+                return AttemptResult("failed", error=_error("problem"), retryable=False)
+            result = yield from self._function(run)
+            if result is not None:
+                # Every result differs from all others, so the engine can tell which one it has stored.
+                return replace(result, duration_seconds=self.world.rng.random())
+            if run.killed == "shutdown":
                 self.attempts.release([run.key])
                 self.world.note("released", run.key[0][-4:])
         except Stale:
-            self.world.record.zombies += 1
-            self.world.note("zombie refused", run.key[0][-4:], "fence", run.key[1])
+            # A request of the function was refused.
+            self._count_zombie(run)
         except Unavailable as error:
             self.world.note("left", run.key[0][-4:], error.why)
-        finally:
-            self.running.pop(run.key, None)
+        self.running.pop(run.key, None)
+        return None
+
+    def _count_zombie(self, run: Run) -> None:
+        self.world.record.zombies += 1
+        self.world.note("zombie refused", run.key[0][-4:], "fence", run.key[1])
 
     def _function(self, run: Run):
         """Simulate the function: its effects, emissions and calls. Returns its result, or None when it was killed."""
@@ -301,27 +317,44 @@ class Worker(Process):
                     runs = self._hold(self.attempts.claim([id_]))
                 except Unavailable:
                     return
-                for other in runs:
-                    yield from self._run(other)
+                yield from self._run_all(runs)
 
         return lend
 
-    def _finish(self, run: Run, ending: AttemptResult) -> Steps:
+    def _finish(self, ended: Sequence[tuple[Run, AttemptResult]]) -> Steps:
+        """Store results in one transaction, however long the database is unavailable."""
         pause = 0.2
         world = self.world
-        # Every result differs from all others, so the engine can tell which one it has stored.
-        ending = replace(ending, duration_seconds=world.rng.random())
-        while True:
+        while ended:
             number = len(world.transactions) + 1
-            world.record.finishing[number] = run.key
+            world.record.finishing[number] = {run.key[0].replace("-", ""): run.key[1] for run, _ in ended}
             try:
-                following = self.attempts.finish(run.claim, ending)
-                break
+                following = self.attempts.finish_many([(run.claim, result) for run, result in ended])
             except Unavailable as error:
-                world.note("result waits", run.key[0][-4:], error.why)
+                world.note("results wait", len(ended), error.why)
                 yield pause, None
                 pause = min(pause * 2, 5.0)
-        world.note("finished", run.key[0][-4:], "fence", run.key[1], following.state)
+                continue
+            for (run, _), next_state in zip(ended, following, strict=True):
+                self.running.pop(run.key, None)
+                if isinstance(next_state, Stale):
+                    self._count_zombie(run)
+                elif isinstance(next_state, Exception):
+                    raise next_state
+                else:
+                    self._check_stored(run, next_state)
+                    world.note("finished", run.key[0][-4:], "fence", run.key[1], next_state.state)
+            return
+
+    def _check_stored(self, run: Run, next_state: NextState) -> None:
+        """Check that a final state that the engine has reported is in the database."""
+        row = self.world.database.raw.execute(
+            "SELECT state FROM execution WHERE id = ?", (run.claim.id.replace("-", ""),)
+        ).fetchone()
+        if next_state.state != "queued" and row != (next_state.state,):
+            raise Violation(
+                "result lost", f"execution {run.claim.id} was reported as {next_state.state} and is {row[0]}"
+            )
 
     def _keep(self) -> Steps:
         """Send heartbeats; handle cancel requests, lost leases and claims that wait behind a long one."""

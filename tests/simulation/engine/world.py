@@ -83,9 +83,10 @@ class Record:
     )  # dedup key → event type, once a process knows that the event is stored
     begun: list[tuple[str, int]] = field(default_factory=list)  # (execution, fence) whose function began
     sent_in_transaction: set[str] = field(default_factory=set)  # executions
-    finishing: dict[int, tuple[str, int]] = field(
+    finishing: dict[int, dict[str, int]] = field(
         default_factory=dict
-    )  # transaction → the claim that it finished
+    )  # transaction → the executions that it finished, with the fences of their claims
+    published: set[str] = field(default_factory=set)  # events that subscribers got
     keys: dict[str, str] = field(default_factory=dict)  # idempotency key → execution
     replays: list[str] = field(default_factory=list)  # executions that replays created
     zombies: int = 0
@@ -290,9 +291,9 @@ class SimulatedDatabase(Database):
     def _connected(self, *, write: bool = False) -> Any:
         return nullcontext(self._open[write])
 
-    def _begin(self, connection: Connection) -> Any:
+    def _begin(self, connection: Connection, *, reading: bool = False) -> Any:
         if not self._direct:
-            return super()._begin(connection)
+            return super()._begin(connection, reading=reading)
         return Transaction(self.raw, write=connection is self._open[True])
 
     def _number(self) -> int:

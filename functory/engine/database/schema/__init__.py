@@ -1,14 +1,14 @@
 """The tables, for PostgreSQL and SQLite alike.
 
 Column names are the words of the docs. The migration scripts create these tables. Hot queries (pending events,
-unpublished events, queued and running executions) have partial indexes, so that their cost depends on open work and not
-on history.
+unpublished events, queued and running executions) read small tables or partial indexes, so that their cost depends on
+open work and not on history.
 """
 
 from __future__ import annotations
 
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
-from functory.engine.database.schema.events import event, firing, outbox
+from functory.engine.database.schema.events import event, firing, outbox, routing_queue
 from functory.engine.database.schema.executions import attempt, compensation, execution, log, span
 from functory.engine.database.schema.flow_control import (
     buffered_match,
@@ -34,6 +34,7 @@ from functory.engine.database.schema.functions import (
 )
 from functory.engine.database.schema.metadata import metadata
 from functory.engine.database.schema.operations import audit, clock, counter, switch, verification, worker
+from functory.engine.database.schema.queues import backlog, durable_call, in_flight
 from functory.engine.database.schema.sources import (
     delivery_receipt,
     file_seen,
@@ -77,9 +78,13 @@ __all__ = [
     "breaker",
     "suppression",
     "event",
+    "routing_queue",
     "outbox",
     "firing",
     "execution",
+    "backlog",
+    "in_flight",
+    "durable_call",
     "attempt",
     "span",
     "log",

@@ -1,12 +1,21 @@
-"""Tables of events, their outbox, and firings: the decision of each trigger about each event."""
+"""Tables of events, their queues, and firings: the decision of each trigger about each event.
+
+``event`` is the truth about an event. Its updates touch no index (PostgreSQL: heap-only tuples), because what is open
+is found in two small tables: ``routing_queue`` has the events that are not routed, ``outbox`` those that the broker has
+not confirmed.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy import Column, ForeignKey, Index, Table
+from sqlalchemy import Column, Index, Table, text
 
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
 from functory.engine.database.schema.metadata import metadata, partial
+
+# An event is updated once, when it is routed. All events of a page are often routed in one transaction, which needs
+# room for the second version of each of them.
+EVENT_FILLFACTOR = 50
 
 event = Table(
     "event",
@@ -23,24 +32,48 @@ event = Table(
     Column("cause_execution_id", Id),
     Column("depth", sa.Integer, nullable=False),
     Column("chain", Json, nullable=False),
-    Column("dedup_key", sa.String(255), unique=True),
+    Column("dedup_key", sa.String(255)),
     Column("state", State(("pending", "routed", "quarantined")), nullable=False),
     Column("route_attempts", sa.Integer, nullable=False, default=0),
-    Column("route_after", Instant),
     Column("problem", Words),
     Column("routed_at", Instant),
+    postgresql_with={"fillfactor": EVENT_FILLFACTOR},
 )
-partial("ix_event_pending", event, [event.c.id], "state = 'pending'")
-partial("ix_event_quarantined", event, [event.c.id], "state = 'quarantined'")
+# No index has a column that changes, and an event without a key or a cause costs no entry.
 Index("ix_event_root_id", event.c.root_id)
-Index("ix_event_cause_execution_id", event.c.cause_execution_id)
 Index("ix_event_type", event.c.type, event.c.id)
+partial("ix_event_cause_execution_id", event, [event.c.cause_execution_id], "cause_execution_id IS NOT NULL")
+Index(
+    "uq_event_dedup_key",
+    event.c.dedup_key,
+    unique=True,
+    postgresql_where=text("dedup_key IS NOT NULL"),
+    sqlite_where=text("dedup_key IS NOT NULL"),
+)
 
-# Events that are not on the broker yet. A separate table, so that publisher and router never lock the same rows.
+# The pending and the quarantined events: one row each. The key begins with ``quarantined``, so that routers pass over
+# any number of quarantined events.
+routing_queue = Table(
+    "routing_queue",
+    metadata,
+    Column("quarantined", sa.Boolean, primary_key=True, server_default=sa.false(), default=False),
+    Column("event_id", Id, primary_key=True),
+    # Routing it has failed: the next try.
+    Column("route_after", Instant),
+    # The event is in the outbox, or was. If not, its router puts it there.
+    Column("published", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+)
+
+# Batches of events that the broker has not confirmed: ids, not copies.
 outbox = Table(
     "outbox",
     metadata,
-    Column("event_id", Id, ForeignKey("event.id"), primary_key=True),
+    Column("id", Id, primary_key=True),
+    # 16 bytes an event, in the order in which subscribers get them.
+    Column("event_ids", sa.LargeBinary, nullable=False),
+    Column("count", sa.Integer, nullable=False),
+    # The least id of the batch.
+    Column("first_id", Id, nullable=False),
     Column("time", Instant, nullable=False),
     # A publisher sends it until then; NULL while none does.
     Column("claimed_until", Instant),

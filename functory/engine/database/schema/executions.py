@@ -1,12 +1,21 @@
-"""Tables of executions, their attempts, spans and logs, and their compensations."""
+"""Tables of executions, their attempts, spans and logs, and their compensations.
+
+No index of ``execution``, and no condition of one, has a column that changes after the insert: PostgreSQL then updates
+a row in place (HOT) and touches none of its indexes. What is found by its state is found through the tables of
+:mod:`functory.engine.database.schema.queues`.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint, text
+from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint
 
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
 from functory.engine.database.schema.metadata import metadata, partial
+
+# An execution has three versions: queued, running, ended. A page that is half full at first has room for all, because
+# the space of the first version is used again. An attempt has two, and many of a page end in one transaction.
+FILLFACTOR = {"fillfactor": 50}
 
 STATES = ("queued", "running", "succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
@@ -16,7 +25,9 @@ execution = Table(
     Column("id", Id, primary_key=True),
     Column("function", sa.String(200), nullable=False),
     Column("version", sa.Integer, nullable=False),
-    Column("version_id", Id, ForeignKey("function_version.id"), nullable=False),
+    # Of this table and of attempts, invariants check the references: a key of the database locks the row that it refers
+    # to with every insert.
+    Column("version_id", Id, nullable=False),
     Column("cause", sa.String(16), nullable=False),  # manual, api, trigger, parent, replay, compensation
     Column("trigger_id", Id),
     Column("event_id", Id),
@@ -25,9 +36,7 @@ execution = Table(
     Column("root_id", Id, nullable=False),
     Column("depth", sa.Integer, nullable=False),
     Column("chain", Json, nullable=False),
-    Column("idempotency_key", sa.String(255), unique=True),
-    # Identifies a durable call within its parent: another attempt of the parent finds the execution by it.
-    Column("step_key", sa.String(64)),
+    Column("idempotency_key", sa.String(255)),
     Column("input", Json, nullable=False),
     Column("state", State(STATES), nullable=False),
     Column("attempt", sa.Integer, nullable=False, default=0),
@@ -38,19 +47,11 @@ execution = Table(
     Column("fence", sa.Integer, nullable=False, default=0),
     Column("priority", sa.Integer, nullable=False, default=0),
     Column("run_at", Instant, nullable=False),
-    # Its position among executions of the same priority: run_at, moved by the seconds of its trigger's priority.
-    Column("queue_at", Instant),
-    # Queued for slots of its concurrency groups (table slot): neither sent nor claimed before it has them all.
-    Column("waiting_for_slot", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
     # It has rows of table slot, which are deleted when it ends.
     Column("has_concurrency", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
-    # Of a throttled one: its throttle, the hash of the key (empty without a key), its place in the order of the key.
+    # Of a throttled one: its throttle.
     Column("throttle", Json),
-    Column("throttle_key", sa.String(32)),
-    Column("throttle_place", Instant),
     Column("expires_at", Instant),
-    Column("dispatched_at", Instant),
-    Column("dispatch_count", sa.Integer, nullable=False, default=0),
     Column("lease_until", Instant),
     Column("worker_id", Words),
     Column("cancel_requested_at", Instant),
@@ -62,58 +63,32 @@ execution = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("finished_at", Instant),
-    UniqueConstraint("trigger_id", "event_id"),
+    postgresql_with=FILLFACTOR,
 )
-partial("ix_execution_queued", execution, [execution.c.expires_at], "state = 'queued'")
-# Executions that were not sent yet: by due time, and in the order of functory.engine.executions.ready_queue.
-_UNSENT = "state = 'queued' AND NOT waiting_for_slot AND dispatched_at IS NULL"
-partial("ix_execution_due", execution, [execution.c.run_at], _UNSENT)
+# Most executions have no key, no parent and no original: they need no entry in these indexes.
 partial(
-    "ix_execution_ready",
+    "uq_execution_idempotency_key",
     execution,
-    [execution.c.priority.desc(), execution.c.function, execution.c.queue_at, execution.c.id],
-    _UNSENT,
-)
-partial(
-    "ix_execution_sent",
-    execution,
-    [execution.c.dispatched_at],
-    "state = 'queued' AND dispatched_at IS NOT NULL",
-)
-partial(
-    "ix_execution_waiting_for_slot",
-    execution,
-    [execution.c.run_at],
-    "waiting_for_slot AND state = 'queued'",
-)
-# Throttled executions that wait, in the order of their starts.
-partial(
-    "ix_execution_throttled",
-    execution,
-    [execution.c.trigger_id, execution.c.throttle_key, execution.c.throttle_place],
-    "state = 'queued' AND throttle_key IS NOT NULL",
-)
-# Open executions of a trigger: for singletons, overlap policies and cancel-on.
-partial("ix_execution_open_trigger", execution, [execution.c.trigger_id], "state IN ('queued', 'running')")
-partial("ix_execution_running", execution, [execution.c.lease_until], "state = 'running'")
-# A durable call runs once; one that did not succeed may run again.
-Index(
-    "uq_execution_step",
-    execution.c.parent_id,
-    execution.c.step_key,
+    [execution.c.idempotency_key],
+    "idempotency_key IS NOT NULL",
     unique=True,
-    postgresql_where=text("step_key IS NOT NULL AND state IN ('queued', 'running', 'succeeded')"),
-    sqlite_where=text("step_key IS NOT NULL AND state IN ('queued', 'running', 'succeeded')"),
+)
+partial(
+    "uq_execution_trigger_id_event_id",
+    execution,
+    [execution.c.trigger_id, execution.c.event_id],
+    "trigger_id IS NOT NULL",
+    unique=True,
 )
 Index("ix_execution_root_id", execution.c.root_id)
-Index("ix_execution_parent_id", execution.c.parent_id)
+partial("ix_execution_parent_id", execution, [execution.c.parent_id], "parent_id IS NOT NULL")
 partial("ix_execution_replay_of", execution, [execution.c.replay_of], "replay_of IS NOT NULL")
 Index("ix_execution_function", execution.c.function, execution.c.id)
 
 attempt = Table(
     "attempt",
     metadata,
-    Column("execution_id", Id, ForeignKey("execution.id"), primary_key=True),
+    Column("execution_id", Id, primary_key=True),
     Column("fence", sa.Integer, primary_key=True),
     Column("number", sa.Integer, nullable=False),
     Column("worker_id", Words, nullable=False),
@@ -131,6 +106,7 @@ attempt = Table(
     Column("waited_seconds", sa.Float),
     # Seconds from dispatch to claim; the redispatch delay is derived from it.
     Column("queued_seconds", sa.Float),
+    postgresql_with=FILLFACTOR,
 )
 
 span = Table(

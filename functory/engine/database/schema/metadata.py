@@ -16,6 +16,6 @@ metadata = MetaData(
 )
 
 
-def partial(name: str, table: Table, columns: list[Any], where: str) -> Index:
+def partial(name: str, table: Table, columns: list[Any], where: str, *, unique: bool = False) -> Index:
     """Return a partial index over the rows that match ``where``."""
-    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
+    return Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import execution, span
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
-from functory.engine.executions.start import new_row
+from functory.engine.executions.start import new_row, write
 from functory.engine.functions import arguments, dependencies, versions
 from functory.engine.serialization import json_schema
 
@@ -40,7 +40,7 @@ def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         parent_id=saga["id"],
     )
     # No start deadline: a late compensation is better than none.
-    tx.insert(execution, [new | {"expires_at": None}])
+    write(tx, [new | {"expires_at": None}])
     tx.wake("executions")
     return new["id"]
 

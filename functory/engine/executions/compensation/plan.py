@@ -23,16 +23,27 @@ from functory.engine.executions.compensation.compensable_steps import Step
 def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
     """Write the plan of an execution that ends as ``state`` in this transaction, if that is a failure.
 
-    ``row`` is the execution before its end. One statement if it has no steps, none if it did not fail.
+    ``row`` is the execution before its end. One statement if it has no steps, none if it did not fail. Wakes the
+    compensator when a plan may wait for this end.
     """
+    wake_compensator(tx, row)
     if (
         state not in compensable_steps.COMPENSATED_STATES
         or row["started_at"] is None
         or row["cause"] == "compensation"
     ):
         return
-    if add_steps(tx, row["id"], compensable_steps.find(tx, row["id"]), 1):
+    found = compensable_steps.find(tx, row["id"])
+    if found:
+        tx.wake("sagas")
+    if add_steps(tx, row["id"], found, 1):
         emit_event(tx, row, "saga.started", {"state": state})
+
+
+def wake_compensator(tx: Tx, row: Mapping[str, Any]) -> None:
+    """Wake the compensator after the end of an execution that a plan may wait for: a child or a compensation."""
+    if row["parent_id"] is not None or row["cause"] == "compensation":
+        tx.wake("sagas")
 
 
 def add_steps(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> bool:

@@ -106,7 +106,7 @@ def advance(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) -> None:
         progress.result = result
     if progress.states:
         # The next step is due at once.
-        tx.wake("finished")
+        tx.wake("sagas")
 
 
 def _record_finished(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) -> None:

@@ -18,6 +18,7 @@ from functory.engine.maintenance.invariants import (
     activations,
     executions,
     lineage,
+    queue_rows,
     routing,
     schedules,
     state_events,
@@ -56,6 +57,8 @@ INVARIANTS = (
     Invariant(
         "I16", "the active version of a function is its open activation", activations.wrong_activations
     ),
+    Invariant("I17", "an open execution is in the backlog or in flight, no other is", queue_rows.misplaced),
+    Invariant("I18", "an attempt has its execution, an execution its version", queue_rows.unreferenced),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 

@@ -10,10 +10,12 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import (
     attempt,
+    backlog,
     cancellation,
     compensation,
     event,
     execution,
+    in_flight,
     log,
     match_buffer,
     slot,
@@ -22,6 +24,7 @@ from functory.engine.database.schema import (
     trigger,
     worker,
 )
+from functory.engine.executions import open_executions, queue_rows
 from functory.engine.executions.dispatch import MAX_REDISPATCH_SECONDS
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.maintenance.invariants.routing import ROUTING_ENABLED
@@ -30,8 +33,12 @@ from functory.engine.maintenance.invariants.state_events import TERMINAL
 # How far a lease may end beyond its length: it may be renewed after we read the clock and before we read the rows.
 LEASE_SLACK = 5.0
 
-_QUEUED = execution.c.state == "queued"
-_RUNNING = execution.c.state == "running"
+# Open executions are found by their queue rows, so that history costs nothing; I17 checks these rows.
+_QUEUED = sa.and_(execution.c.state == "queued", execution.c.id.in_(open_executions.open_ids(running=False)))
+_RUNNING = sa.and_(execution.c.state == "running", execution.c.id.in_(open_executions.open_ids(queued=False)))
+_WAITS_FOR_SLOT = execution.c.id.in_(
+    sa.select(backlog.c.execution_id).where(open_executions.WAITING_FOR_SLOT)
+)
 _COMPENSATING = compensation.c.state.in_(("waiting", "pending", "running"))
 _RESTS = "execution {id} of {name} "
 
@@ -63,15 +70,21 @@ def stalled(scope: QueryScope) -> Sequence[Violations]:
             scope,
             "is due, and no worker claims anything",
             _QUEUED,
-            sa.not_(execution.c.waiting_for_slot),
+            sa.not_(_WAITS_FOR_SLOT),
             execution.c.run_at < late,
             sa.not_(_workers_progress(scope)),
         ),
         _execution(
             scope,
             "was sent, is not claimed, and is not sent again",
-            _QUEUED,
-            execution.c.dispatched_at < scope.overdue_cutoff(timedelta(seconds=MAX_REDISPATCH_SECONDS)),
+            execution.c.state == "queued",
+            execution.c.id.in_(
+                sa.select(in_flight.c.execution_id).where(
+                    queue_rows.UNCLAIMED,
+                    in_flight.c.dispatched_at
+                    < scope.overdue_cutoff(timedelta(seconds=MAX_REDISPATCH_SECONDS)),
+                )
+            ),
         ),
         _blocked(scope),
         violations("matches of trigger {name} are due and not decided about", None, trigger.c.name)
@@ -295,8 +308,8 @@ def _execution(scope: QueryScope, words: str, *conditions: Any) -> Violations:
 
 def _left_open(scope: QueryScope) -> list[Violations]:
     return [
-        _execution(scope, "is still queued", _QUEUED),
-        _execution(scope, "is still running", _RUNNING),
+        _execution(scope, "is still queued", execution.c.state == "queued"),
+        _execution(scope, "is still running", execution.c.state == "running"),
         violations("event {id} should cancel something and has not", cancellation.c.event_id).where(
             ROUTING_ENABLED
         ),
@@ -315,7 +328,7 @@ def _blocked(scope: QueryScope) -> Violations:
     return _execution(
         scope,
         "waits for a slot without a slot request",
-        sa.text("execution.waiting_for_slot AND execution.state = 'queued'"),
+        _WAITS_FOR_SLOT,
         sa.not_(waits),
     )
 
@@ -331,8 +344,8 @@ def _workers_progress(scope: QueryScope) -> Any:
     )
     alive = worker.c.seen_at > scope.now(-scope.lease)
     slots = sa.select(sa.func.coalesce(sa.func.sum(worker.c.slots), 0)).where(alive).scalar_subquery()
-    busy = execution.alias("busy")
-    running = sa.select(sa.func.count()).where(busy.c.state == "running").select_from(busy).scalar_subquery()
+    claimed_now = sa.select(sa.func.count()).select_from(in_flight).where(open_executions.CLAIMED)
+    running = claimed_now.scalar_subquery()
     return sa.or_(claimed, sa.and_(slots > 0, running >= slots))
 
 

@@ -12,32 +12,41 @@ from functory.engine.database.schema import (
     event,
     execution,
     firing,
+    routing_queue,
     switch,
     trigger_version,
 )
+from functory.engine.events.outbox import unpublished_ids
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 from functory.engine.triggers import kill_switch
 
 # Events before the first pending one that show whether a router is on its way to it.
 PRECEDING_EVENTS = 200
 
-_PENDING = event.c.state == "pending"
+_PENDING = routing_queue.c.quarantined.is_(False)
+_QUEUED = routing_queue.c.event_id == event.c.id
 # A halted router leaves events pending: the kill switch is for that.
 ROUTING_ENABLED = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
 
 
 def unrouted(scope: QueryScope) -> Sequence[Violations]:
-    """I1: events that are pending for too long, while no router comes nearer to them."""
-    waits = violations("event {id} ({name}) is not routed", event.c.id, event.c.type).where(
-        _PENDING, ROUTING_ENABLED, *scope.ids_since(event.c.id)
+    """I1: events that are pending for too long, while no router comes nearer to them; a queue that is not that of the
+    open events.
+    """
+    waits = (
+        violations("event {id} ({name}) is not routed", event.c.id, event.c.type)
+        .select_from(routing_queue)
+        .join(event, _QUEUED)
+        .where(_PENDING, ROUTING_ENABLED, *scope.ids_since(routing_queue.c.event_id))
     )
     if scope.drained:
-        return [waits]
-    old = event.c.id < scope.overdue_cutoff_id()
-    due = sa.or_(event.c.route_after.is_(None), event.c.route_after < scope.overdue_cutoff())
+        return [waits, *_wrong_queues(scope)]
+    old = routing_queue.c.event_id < scope.overdue_cutoff_id()
+    due = sa.or_(routing_queue.c.route_after.is_(None), routing_queue.c.route_after < scope.overdue_cutoff())
     earlier = event.alias("earlier")
     # Routers go by the order of ids: in a backlog that shrinks, what comes right before was routed just now.
-    head = sa.select(event.c.id).where(_PENDING, old, due).order_by(event.c.id).limit(1).scalar_subquery()
+    head = sa.select(routing_queue.c.event_id).where(_PENDING, old, due)
+    head = head.order_by(routing_queue.c.event_id).limit(1).scalar_subquery()
     before = (
         sa.select(earlier.c.routed_at)
         .where(earlier.c.id < head, earlier.c.state == "routed")
@@ -46,7 +55,43 @@ def unrouted(scope: QueryScope) -> Sequence[Violations]:
         .subquery()
     )
     moving = sa.exists(sa.select(before.c.routed_at).where(before.c.routed_at > scope.overdue_cutoff()))
-    return [waits.where(old, due, sa.not_(moving))]
+    return [waits.where(old, due, sa.not_(moving)), *_wrong_queues(scope)]
+
+
+def _wrong_queues(scope: QueryScope) -> Sequence[Violations]:
+    """Open events without their one row of the queue, other events with one, and batches of the outbox with events that
+    do not exist.
+    """
+    of_event = sa.select(routing_queue.c.event_id).where(
+        _QUEUED, routing_queue.c.quarantined == (event.c.state == "quarantined")
+    )
+    unpublished = unpublished_ids().subquery("unpublished")
+    return [
+        violations("event {id} is {name} and not in the routing queue", event.c.id, event.c.state).where(
+            event.c.state != "routed", sa.not_(sa.exists(of_event)), *scope.ids_since(event.c.id)
+        ),
+        violations(
+            message_for(
+                (event.c.id.is_(None), "the routing queue has event {id}, which does not exist"),
+                (sa.true(), "event {id} is {name} and in the routing queue"),
+            ),
+            routing_queue.c.event_id,
+            event.c.state,
+        )
+        .select_from(routing_queue)
+        .outerjoin(event, _QUEUED)
+        .where(
+            sa.or_(
+                event.c.id.is_(None),
+                event.c.state != sa.case((_PENDING, "pending"), else_="quarantined"),
+            ),
+            *scope.ids_since(routing_queue.c.event_id),
+        ),
+        violations("the outbox has event {id}, which does not exist", unpublished.c.event_id)
+        .select_from(unpublished)
+        .outerjoin(event, event.c.id == unpublished.c.event_id)
+        .where(event.c.id.is_(None), *scope.ids_since(unpublished.c.event_id)),
+    ]
 
 
 def undecided(scope: QueryScope) -> Sequence[Violations]:

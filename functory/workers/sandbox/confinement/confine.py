@@ -54,6 +54,7 @@ _ZYGOTE_TASKS = MAX_CHILDREN * 32
 _SHARED_TASKS = 1024
 _PER_NAMESPACE = (5, 14)  # since then RLIMIT_NPROC counts per user and user namespace
 _LOWEST_DESCRIPTOR = 32
+_MOST_PREPARED = 100  # bounds of which the limits are kept
 _SCRATCH = "/tmp"  # noqa: S108 - each child's own
 
 
@@ -93,6 +94,7 @@ class Confinement:
         self._plan = plan
         self._zygote = os.getpid()
         self._shared_tasks = resource_limits.tasks_of_this_user() + _SHARED_TASKS
+        self._limits: dict[Bounds, list[tuple[int, tuple[int, int]]]] = {}
 
     def lock_down(self) -> None:
         """Do the last steps of confining the zygote itself; its children inherit them."""
@@ -106,6 +108,17 @@ class Confinement:
         The thread alone is confined, for as long as it lives; the zygote itself must fork afterwards. Tier ``none``
         has no such filter.
         """
+
+    def prepare(self, bounds: Bounds) -> None:
+        """In the zygote, before a fork: make what ``confine_child`` needs for these bounds, once."""
+        if bounds not in self._limits:
+            if len(self._limits) >= _MOST_PREPARED:
+                self._limits.clear()
+            self._limits[bounds] = resource_limits.child_limits(bounds, self._tasks(bounds), self._ceilings)
+
+    def _tasks(self, bounds: Bounds) -> int:
+        del bounds
+        return self._shared_tasks
 
     def fork(self) -> int:
         """os.fork(2), into a new PID namespace where the tier has them: there the child is its first process."""
@@ -131,7 +144,11 @@ class Confinement:
             os._exit(1)
         os.chdir(scratch)
         os.environ["HOME"] = os.environ["TMPDIR"] = scratch
-        resource_limits.limit_child(bounds, self._shared_tasks, self._ceilings)
+        self._limit_child(bounds)
+
+    def _limit_child(self, bounds: Bounds) -> None:
+        self.prepare(bounds)
+        resource_limits.set_limits(self._limits[bounds])
 
 
 class _SeccompConfinement(Confinement):
@@ -147,9 +164,12 @@ class _SeccompConfinement(Confinement):
         self._may_signal = contained or (plan.first_id != 0 and os.geteuid() == 0)
         self._machine = seccomp_filter.architecture()
         self._zygote_profile = self._profile("zygote", self._may_signal)
-        self._filters = (self._profile("child", contained), self._profile("child", contained, reusable=True))
-        for profile in (self._zygote_profile, *self._filters):
-            self._code(profile)  # made here, a child only finds it
+        self._child_profiles = (
+            self._profile("child", contained),
+            self._profile("child", contained, reusable=True),
+        )
+        # Made here, a child only finds them; those that name the child's pid are made twice.
+        self._child_filters = [self._child_filter(profile) for profile in self._child_profiles]
 
     def confine_import(self) -> None:
         # As in a child that is used again, it may not lower limits for those that come later.
@@ -169,6 +189,16 @@ class _SeccompConfinement(Confinement):
 
     def _code(self, profile: seccomp_filter.Profile) -> bytes:
         return seccomp_filter.program(self._machine, profile, os.getpid())
+
+    def _child_filter(self, profile: seccomp_filter.Profile) -> seccomp_filter.PreparedFilter:
+        """Return what a child's filter adds to that of the zygote, which a child is under since the fork."""
+        code = seccomp_filter.program(self._machine, profile, os.getpid(), self._zygote_profile)
+        return seccomp_filter.PreparedFilter(code)
+
+    def _load_child_filter(self, bounds: Bounds) -> None:
+        profile = self._child_profiles[bounds.reusable]
+        prepared = self._child_filters[bounds.reusable] if profile.signals else self._child_filter(profile)
+        prepared.load()
 
     def _close_descriptors(self) -> None:
         for descriptor in self.descriptors:
@@ -212,6 +242,9 @@ class _NamespaceConfinement(_SeccompConfinement):
         syscalls.no_new_privileges()
         seccomp_filter.load(self._code(self._zygote_profile))
 
+    def _tasks(self, bounds: Bounds) -> int:
+        return bounds.threads + bounds.processes - 1 if self._counts_alone else self._shared_tasks
+
     def fork(self) -> int:
         # Entering the own namespace again makes a second new one possible.
         syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID, "return to the own PID namespace")
@@ -241,14 +274,12 @@ class _NamespaceConfinement(_SeccompConfinement):
         else:
             # Without maps: no process in it has a user id, and all its tasks are counted by themselves.
             syscalls.unshare(syscalls.CLONE_NEWUSER, "make a user namespace of the child")
-        tasks = bounds.threads + bounds.processes - 1
-        tasks = tasks if self._counts_alone else self._shared_tasks
-        resource_limits.limit_child(bounds, tasks, self._ceilings)
+        self._limit_child(bounds)
         syscalls.give_up_capabilities()
         if self._rules is not None:
             self._rules.restrict_self()
         self._close_descriptors()
-        seccomp_filter.load(self._code(self._filters[bounds.reusable]))
+        self._load_child_filter(bounds)
 
 
 class _LandlockConfinement(_SeccompConfinement):
@@ -325,7 +356,7 @@ class _LandlockConfinement(_SeccompConfinement):
         rules.restrict_self()
         rules.close()
         self._close_descriptors()
-        seccomp_filter.load(self._code(self._filters[bounds.reusable]))
+        self._load_child_filter(bounds)
 
 
 def _move_above_child_fds(descriptor: int) -> int:

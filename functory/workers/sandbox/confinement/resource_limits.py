@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from functory.workers.sandbox.protocol.plan import Bounds
@@ -37,8 +37,10 @@ def ceilings() -> dict[int, int]:
     return {kind: resource.getrlimit(kind)[1] for kind in _LIMITED}
 
 
-def limit_child(bounds: Bounds, tasks: int, ceilings: Mapping[int, int]) -> None:
-    """Set the limits of this process to ``bounds`` and ``tasks``; a ceiling that is lower stays."""
+def child_limits(
+    bounds: Bounds, tasks: int, ceilings: Mapping[int, int]
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return the limits of a child with ``bounds`` and ``tasks``, by kind; a ceiling that is lower stays."""
     # One second between soft and hard: SIGXCPU distinguishes a spent CPU budget from a kill for memory.
     cpu = max(1, math.ceil(bounds.cpu_seconds))
     limits = {
@@ -49,9 +51,17 @@ def limit_child(bounds: Bounds, tasks: int, ceilings: Mapping[int, int]) -> None
     }
     if not bounds.reusable:
         limits[resource.RLIMIT_CPU] = (cpu, cpu + 1)
+    found: list[tuple[int, tuple[int, int]]] = []
     for kind, (soft, hard) in limits.items():
         highest = math.inf if ceilings[kind] == resource.RLIM_INFINITY else ceilings[kind]
-        resource.setrlimit(kind, (int(min(soft, highest)), int(min(hard, highest))))
+        found.append((kind, (int(min(soft, highest)), int(min(hard, highest)))))
+    return found
+
+
+def set_limits(limits: Iterable[tuple[int, tuple[int, int]]]) -> None:
+    """Set the soft and hard limits of this process."""
+    for kind, values in limits:
+        resource.setrlimit(kind, values)
 
 
 def limit_memory(size: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 import queue
-import socket
+import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -31,7 +31,8 @@ from functory.workers.sandbox.protocol.frames import (
     encode_frame,
 )
 
-_READ_BYTES = 262_144
+# A larger buffer would be mapped, shrunk and unmapped by each read: malloc(3) does so from 128 KiB up.
+_READ_BYTES = 65_536
 # Enough to describe an error with its trace. It is address space only: no page of it is ever written.
 _RESERVE_BYTES = 4 * 1024 * 1024
 _OUT_OF_MEMORY = encode_frame(Failed(kind="code", error=ErrorInfo(type="MemoryError", message="")))
@@ -41,7 +42,7 @@ class Channel:
     """Exchanges frames with the worker once ``connect`` was called. All other methods may be called from any thread."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket
+        self._fd = -1
         self._reserve = mmap.mmap(-1, _RESERVE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._send_lock = threading.Lock()
         self._lock = threading.Lock()
@@ -53,17 +54,21 @@ class Channel:
         self._reading = False
         self._tasks: queue.SimpleQueue[FromHost] = queue.SimpleQueue()
 
-    def connect(self, connection: socket.socket) -> None:
-        """Use ``connection``, which is blocking."""
-        self._socket = connection
+    def connect(self, fd: int) -> None:
+        """Use the descriptor of a connected socket that blocks. A socket object would cost a fresh child its memory."""
+        self._fd = fd
+
+    def has_task(self) -> bool:
+        """Return True if the worker has sent something that was not read."""
+        return self._buffer.pending() or bool(select.select([self._fd], [], [], 0)[0])
 
     def send(self, message: Any) -> None:
         """Send one frame; blocks while the worker is busy."""
         data = encode_frame(message)
         with self._send_lock:
-            self._socket.sendall(data)
+            _write(self._fd, data)
 
-    def send_and_exit(self, message: Any) -> None:
+    def send_and_exit(self, message: Any) -> NoReturn:
         """Send the last frame and leave the process at once: nothing that user code left may delay it."""
         try:
             self.send(message)
@@ -79,9 +84,14 @@ class Channel:
         try:
             self._reserve.close()
             with self._send_lock:
-                self._socket.sendall(_OUT_OF_MEMORY)
+                _write(self._fd, _OUT_OF_MEMORY)
         finally:
             os._exit(0)
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that it has started."""
+        return int(self._reading)
 
     def next_task(self) -> FromHost:
         """Return the next task from the worker; EOFError when the worker has gone.
@@ -92,7 +102,7 @@ class Channel:
 
     def _receive(self) -> FromHost:
         while (payload := self._buffer.pop()) is None:
-            data = self._socket.recv(_READ_BYTES)
+            data = os.read(self._fd, _READ_BYTES)
             if not data:
                 raise EOFError("the worker closed the connection")
             self._buffer.feed(data)
@@ -147,3 +157,11 @@ class Channel:
                     self._send_request(*self._unsent.popleft())
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(message)
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Write all of ``data``; blocks while the worker is busy."""
+    written = os.write(fd, data)
+    while written < len(data):
+        data = data[written:]
+        written = os.write(fd, data)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports]
 import gc
 import os
 import random
+import select
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 
 from functory.workers.sandbox.confinement import syscalls
 
 CHANNEL_FD = 3
-BROKER_FD = 4
+# The broker's socket, or the pipe of tickets: who connects to hosts rides no trains.
+EXTRA_FD = 4
 
 
 def adopt_orphans() -> None:
@@ -27,7 +29,7 @@ def enter_cgroups(cgroups: Sequence[int]) -> None:
         os.write(fd, b"0")
 
 
-def install_descriptors(channel: int, stdout: int, stderr: int, broker: int | None) -> None:
+def install_descriptors(channel: int, stdout: int, stderr: int, extra: int | None) -> None:
     """Put the child's descriptors in their places; the ones given are above 4."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -35,8 +37,8 @@ def install_descriptors(channel: int, stdout: int, stderr: int, broker: int | No
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.dup2(channel, CHANNEL_FD, inheritable=False)
-    if broker is not None:
-        os.dup2(broker, BROKER_FD, inheritable=False)
+    if extra is not None:
+        os.dup2(extra, EXTRA_FD, inheritable=False)
 
 
 def close_from(lowest: int) -> None:
@@ -46,7 +48,8 @@ def close_from(lowest: int) -> None:
 
 def restore_defaults() -> None:
     """Set signals and garbage collection to what a program expects; the zygote had changed both."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Of the C module: that of ``signal`` makes enumeration members.
+    _signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.enable()
 
 
@@ -58,8 +61,12 @@ def reseed(seed: int) -> None:
         numpy_random.seed(seed)
 
 
-def channel_socket() -> socket.socket:
-    """Return the socket to the worker, blocking."""
-    channel = socket.socket(fileno=CHANNEL_FD)
-    channel.setblocking(True)
-    return channel
+def take_ticket() -> None:
+    """Wait for the right to begin a passenger of a train, and use it up; the process ends if its worker has gone."""
+    while True:
+        try:
+            if not os.read(EXTRA_FD, 1):
+                os._exit(1)
+            return
+        except BlockingIOError:
+            select.select([EXTRA_FD], [], [])

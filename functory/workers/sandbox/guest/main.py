@@ -8,12 +8,16 @@ it may wait, ready, for a task that does not exist yet; a ``reusable`` one takes
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import inspect
 import linecache
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -29,6 +33,7 @@ from functory.workers.sandbox.guest.file_audit import FileAudit
 from functory.workers.sandbox.guest.http_clients import HttpClients
 from functory.workers.sandbox.guest.input_conversion import InvalidInput, converter_of
 from functory.workers.sandbox.guest.json_values import encode
+from functory.workers.sandbox.guest.leftovers import Leftovers
 from functory.workers.sandbox.guest.linker import Linker
 from functory.workers.sandbox.protocol.frames import (
     ErrorInfo,
@@ -46,6 +51,7 @@ from functory.workers.sandbox.protocol.plan import ForkRequest, Plan
 _WARM_UP_ROUNDS = 20  # after about ten rounds, the interpreter has specialised the code it runs
 _READ_BYTES = 65_536
 _EMPTY_JOB = Job(execution_id="", function="", version=0, root_id="", entry="", codes={})
+_PRACTICE = Code(name="rehearsal", version=0, source="def rehearsal(n: int):\n    return [n]")
 
 _describe: Callable[[Inspect, Channel], Any] | None = None
 _confined = True
@@ -93,22 +99,27 @@ class Guest:
 
     def warm_up(self) -> None:
         """Run a small function several times: all children then have the objects that Python makes at a first use."""
-        code = Code(name="rehearsal", version=0, source="def rehearsal(n: int):\n    return [n]")
-        start = Start(
-            job=msgspec.structs.replace(_EMPTY_JOB, entry=code.key, codes={code.key: code}, input={"n": 1})
+        for _ in range(_WARM_UP_ROUNDS):
+            self._practise()
+        linecache.clearcache()
+
+    def _practise(self) -> None:
+        """Run a small function as if the worker had sent it, and forget it: no module, file or object of it is left."""
+        job = msgspec.structs.replace(
+            _EMPTY_JOB, entry=_PRACTICE.key, codes={_PRACTICE.key: _PRACTICE}, input={"n": 1}
         )
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._channel.connect(ours)
-            for _ in range(_WARM_UP_ROUNDS):
-                theirs.sendall(encode_frame(start))
-                task = self._channel.next_task()
-                self._channel.send(TaskStarted())
-                self._channel.send(self.run_task(task))
-                theirs.recv(_READ_BYTES)
-                self._linker = None
-                del sys.modules[code.key]
-        linecache.clearcache()
+            self._channel.connect(ours.fileno())
+            theirs.sendall(encode_frame(Start(job=job)))
+            task = self._channel.next_task()
+            self._channel.send(TaskStarted())
+            self._channel.send(self.run_task(task))
+            theirs.recv(_READ_BYTES)
+        self._linker = None
+        self._engine.set_job(_EMPTY_JOB)
+        linecache.cache.pop(tracebacks.file_name(_PRACTICE.key), None)
+        del sys.modules[_PRACTICE.key]
 
     def run_child(
         self,
@@ -117,40 +128,72 @@ class Guest:
         channel_fd: int,
         stdout: int,
         stderr: int,
-        broker: int | None,
+        extra: int | None,
         cgroups: Sequence[int],
     ) -> NoReturn:
         """Be the child that runs executions or an inspection."""
         try:
             descriptors.enter_cgroups(cgroups)
-            descriptors.install_descriptors(channel_fd, stdout, stderr, broker)
-            self._channel.connect(descriptors.channel_socket())
+            descriptors.install_descriptors(channel_fd, stdout, stderr, extra)
+            self._channel.connect(descriptors.CHANNEL_FD)
             try:
                 confined.confine_child(fork.bounds, fork.slot, fork.scratch)
-                descriptors.close_from(descriptors.CHANNEL_FD + 1 + (broker is not None))
+                descriptors.close_from(descriptors.CHANNEL_FD + 1 + (extra is not None))
                 descriptors.restore_defaults()
-                if broker is not None:
-                    network.install(descriptors.BROKER_FD)
+                if extra is not None and not fork.tickets:
+                    network.install(descriptors.EXTRA_FD)
+                if fork.spare and not self._channel.has_task():
+                    # It copies the pages that every run writes to, while no run waits for it.
+                    self._practise()
+                    converter_of.cache_clear()
+                    self._channel.connect(descriptors.CHANNEL_FD)
+                    gc.collect()
             except BaseException as error:
                 # Only our own code has run: its error is for the operator.
                 self._channel.send_and_exit(
                     Failed(kind="setup", error=ErrorInfo(type=type(error).__name__, message=str(error)))
                 )
-            while True:
+            if not fork.bounds.reusable:
                 task = self._channel.next_task()
-                if self._linker is None:
-                    # The worker knows that a child that has run before works, and checks that it lives.
-                    self._channel.send(TaskStarted())
+                self._channel.send(TaskStarted())
                 last = self.run_task(task)
-                for output in self._outputs:
-                    _flush(output)
-                if not fork.bounds.reusable:
-                    self._channel.send_and_exit(last)
-                self._channel.send(last)
+                self._flush_outputs()
+                self._channel.send_and_exit(last)
+            leftovers = Leftovers()
+            while True:
+                self._run_and_stay(leftovers)
         except MemoryError:
             self._channel.report_out_of_memory_and_exit()
         finally:
             os._exit(1)
+
+    def _run_and_stay(self, leftovers: Leftovers) -> None:
+        """Run one of several tasks."""
+        task = self._channel.next_task()
+        if self._linker is None:
+            # The worker knows that a child that has run before works, and checks that it lives.
+            self._channel.send(TaskStarted())
+        ticketed = isinstance(task, Start) and task.ticketed
+        if ticketed:
+            descriptors.take_ticket()
+        began = time.monotonic()
+        # A context of its own: what a run sets in context variables ends with it.
+        last = copy_context().run(self.run_task, task)
+        self._flush_outputs()
+        if isinstance(last, Finished) and isinstance(task, Start) and task.job.tidy:
+            leftovers.own_threads = self._channel.threads
+            last.leftover = leftovers.found()
+        last.seconds = time.monotonic() - began
+        if ticketed and (isinstance(last, Failed) or last.leftover):
+            # Another process takes those that follow.
+            self._channel.send_and_exit(last)
+        self._channel.send(last)
+
+    def _flush_outputs(self) -> None:
+        for output in self._outputs:
+            # Closed or broken by user code: buffered output is lost, the result is not.
+            with contextlib.suppress(Exception):
+                output.flush()
 
     def run_task(self, task: FromHost) -> Any:
         """Do the task; every error of user code becomes a frame."""
@@ -246,14 +289,6 @@ def _open_outputs() -> list[TextIO]:
     sys.__stdout__, sys.__stderr__ = outputs
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115 - lives as long as the process
     return outputs
-
-
-def _flush(output: TextIO) -> None:
-    try:
-        output.flush()
-    except Exception:
-        # Closed or broken by user code: buffered output is lost, the result is not.
-        return
 
 
 def _plain(error: BaseException) -> ErrorInfo:

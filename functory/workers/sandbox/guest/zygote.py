@@ -127,16 +127,17 @@ class Zygote:
         if not payload:
             return False
         fork = _fork_decoder.decode(payload)
-        status = socket.socket(fileno=fds[3])
-        fds[3:4] = []
+        status_fd = fds.pop(3)
         try:
+            self._confined.prepare(fork.bounds)
             pid = self._confined.fork()
         except OSError as error:
-            status.send(STATUS.pack(REFUSED, error.errno or 0, 0.0, 0))
-            status.close()
+            os.write(status_fd, STATUS.pack(REFUSED, error.errno or 0, 0.0, 0))
+            os.close(status_fd)
         else:
             if pid == 0:
-                self._run_child(fork, status, fds)
+                self._run_child(fork, status_fd, fds)
+            status = socket.socket(fileno=status_fd)
             child = _Child(pid, status, self._confined)
             self._children[pid] = child
             for fd in (child.handle, status.fileno()):
@@ -146,15 +147,16 @@ class Zygote:
             os.close(fd)
         return True
 
-    def _run_child(self, fork: ForkRequest, status: socket.socket, fds: list[int]) -> None:
+    def _run_child(self, fork: ForkRequest, status_fd: int, fds: list[int]) -> None:
         """Report the start and run, in the child."""
         try:
             if self._plan.tier == "none":
                 descriptors.adopt_orphans()
-            status.send(STATUS.pack(STARTED, os.getpid(), 0.0, 0), socket.MSG_NOSIGNAL)
+            # A socket object would cost each child its memory. SIGPIPE is ignored: a worker that is gone is no signal.
+            os.write(status_fd, STATUS.pack(STARTED, os.getpid(), 0.0, 0))
             channel, stdout, stderr, *rest = fds
-            broker = rest.pop(0) if self._plan.network else None
-            self._guest.run_child(self._confined, fork, channel, stdout, stderr, broker, rest)
+            extra = rest.pop(0) if self._plan.network or fork.tickets else None
+            self._guest.run_child(self._confined, fork, channel, stdout, stderr, extra, rest)
         finally:
             os._exit(1)
 

@@ -18,6 +18,7 @@ from functory.workers.sandbox.protocol.control import EventFd
 from functory.workers.sandbox.protocol.plan import ENDED, REFUSED, STARTED, STATUS, Bounds, ForkRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
+MOST_TICKETS = 4096  # a pipe takes as many at once, without waiting: pipe(7), PIPE_BUF
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
@@ -25,7 +26,8 @@ class Child:
     """One child of ``zygote`` with the limits ``bounds``, from its request to its removal.
 
     ``pid`` is its number here, None until it has started. ``wait_status`` is set once it has ended, ``fork_errno``
-    when no process could be made, ``lost`` when its zygote reports no longer.
+    when no process could be made, ``lost`` when its zygote reports no longer. ``first_memory_bytes`` is what it held
+    after its first run, None while that was not looked at.
     """
 
     def __init__(
@@ -38,7 +40,10 @@ class Child:
         *,
         group: Cgroup | None = None,
         broker: socket.socket | None = None,
+        spare: bool = False,
+        tickets: bool = False,
     ) -> None:
+        self.spare = spare
         self.zygote = zygote
         self.bounds = bounds
         self.slot = slot
@@ -46,6 +51,8 @@ class Child:
         self.created_at = created_at
         self.group = group
         self.runs = 0
+        self.first_memory_bytes: int | None = None
+        self.memory_checked_at = 0.0
         self.pid: int | None = None
         self.wait_status: int | None = None
         self.fork_errno: int | None = None
@@ -54,6 +61,8 @@ class Child:
         self.memory_bytes = 0
         self.output: dict[int, str] = {}
         self._broker = broker
+        # Both ends are ours: a ticket that we read back is one that the child cannot take any more.
+        self._tickets = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if tickets else None
         self.channel, self._theirs = socket.socketpair()
         self.channel.setblocking(False)
         self.status, self._their_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,6 +86,8 @@ class Child:
         fds = [self._theirs.fileno(), *self._their_output, self._their_status.fileno()]
         if self._broker is not None:
             fds.append(self._broker.fileno())
+        if self._tickets is not None:
+            fds.append(self._tickets[0])
         return fds + (list(self.group.fds) if self.group is not None else [])
 
     def _sent(self) -> None:
@@ -95,10 +106,30 @@ class Child:
     def fork(self) -> bool:
         """Request the child; False when the zygote does not take the request."""
         groups = len(self.group.fds) if self.group is not None else 0
-        fork = ForkRequest(bounds=self.bounds, slot=self.slot, scratch=self.folder, cgroups=groups)
+        fork = ForkRequest(
+            bounds=self.bounds,
+            slot=self.slot,
+            scratch=self.folder,
+            cgroups=groups,
+            tickets=self._tickets is not None,
+            spare=self.spare,
+        )
         taken = self.zygote.fork(fork, self._descriptors())
         self._sent()
         return taken
+
+    def issue_tickets(self, count: int) -> None:
+        """Let the child begin ``count`` passengers of a train."""
+        assert self._tickets is not None
+        os.write(self._tickets[1], b"t" * count)
+
+    def take_back_tickets(self) -> int:
+        """Take all tickets that the child has not taken, and return their number. No more passengers begin."""
+        assert self._tickets is not None
+        try:
+            return len(os.read(self._tickets[0], MOST_TICKETS))
+        except BlockingIOError:
+            return 0
 
     def read_status(self) -> None:
         """Read one message from the status socket, which is readable or has a timeout."""
@@ -141,5 +172,5 @@ class Child:
             self._sent()
         self.channel.close()
         self.status.close()
-        for fd in self._pipes:
+        for fd in (*self._pipes, *(self._tickets or ())):
             os.close(fd)

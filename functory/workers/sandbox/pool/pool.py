@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-import msgspec
 import structlog
 
 from functory.engine.errors import Unavailable
@@ -22,6 +21,7 @@ from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker, Traffic
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.child_reaper import ChildReaper
+from functory.workers.sandbox.pool.options import Options
 from functory.workers.sandbox.pool.pool_entry import PoolEntry, is_unused, spares_of
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.pool.zygote_process import STARTING_TASKS, ZygoteProcess
@@ -33,18 +33,6 @@ _SPARE_SECONDS = 30.0  # a spare that was not used for this long is ended
 _TIDY_SECONDS = 5.0
 _IDLE_SECONDS = 60.0  # a zygote past its age that was not used for this long is not replaced but ended
 _CLOSE_SECONDS = 5.0
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds the number, age and use of kept processes; the settings of the same names describe each."""
-
-    zygotes: int = 8
-    spares: int = 1
-    zygote_executions: int = 1000
-    zygote_seconds: float = 600.0
-    reuse_calls: int = 1000
-    reuse_seconds: float = 300.0
-    traffic_bytes: int = 256 * 1024 * 1024
 
 
 class Pool:
@@ -72,7 +60,9 @@ class Pool:
         self._ending = threading.Event()
         self._maintenance_thread: threading.Thread | None = None
         self._child_reaper = ChildReaper(self._on_reaped)
-        self._maintenance_hook: Callable[[], None] = lambda: None
+        # Called in each round of maintenance; and when a zygote too many cannot be ended: kept children may hold it.
+        self.on_maintenance: Callable[[], None] = lambda: None
+        self.on_crowding: Callable[[], None] = lambda: None
 
     def start(self, key: PoolKey) -> ZygoteProcess:
         """Start a zygote of ``key``, if none lives. Raises ``Unavailable`` when it cannot start."""
@@ -108,7 +98,7 @@ class Pool:
 
     def task_started(self, child: Child) -> None:
         """Start a spare for a pool key in frequent use; the child has its task, so its run does not wait for that."""
-        if child.bounds.reusable or not self._options.spares:
+        if child.runs or not self._options.spares:
             return
         with self._lock:
             entry = self._entries.get(child.zygote.pool_key)
@@ -135,10 +125,6 @@ class Pool:
     def reap(self, child: Child, seconds: float | None = None) -> None:
         """End the child and remove its traces; with ``seconds``, wait up to that time for its end."""
         self._child_reaper.reap(child, seconds)
-
-    def on_maintenance(self, call: Callable[[], None]) -> None:
-        """Register ``call`` for each maintenance round of the pool."""
-        self._maintenance_hook = call
 
     def close(self) -> None:
         """End every zygote, and with it every child."""
@@ -271,6 +257,8 @@ class Pool:
                 del self._entries[victim.key]
         for victim in victims:
             self._end_entry(victim)
+        if len(victims) < surplus:
+            self.on_crowding()
 
     def _end_entry(self, entry: PoolEntry) -> None:
         """End an entry that was removed from the table."""
@@ -291,7 +279,7 @@ class Pool:
             "look at the worker's log; functory doctor",
         )
 
-    def _request(self, zygote: ZygoteProcess, bounds: Bounds) -> Child | None:
+    def _request(self, zygote: ZygoteProcess, bounds: Bounds, *, spare: bool = False) -> Child | None:
         slot = zygote.acquire_slot()
         if slot is None:
             raise Unavailable("no process for the execution", "one zygote has too many children")
@@ -309,7 +297,17 @@ class Pool:
                 broker = self._broker.open(
                     f"{zygote.pid}/{slot}", zygote.pool_key.hosts, self._options.traffic_bytes
                 )
-            child = Child(zygote, bounds, slot, folder, self._monotonic(), group=group, broker=broker)
+            child = Child(
+                zygote,
+                bounds,
+                slot,
+                folder,
+                self._monotonic(),
+                group=group,
+                broker=broker,
+                spare=spare,
+                tickets=bounds.reusable and broker is None,
+            )
         except BaseException:
             if group is not None:
                 group.release()
@@ -331,7 +329,7 @@ class Pool:
             if zygote is None or not zygote.alive():
                 return
             try:
-                child = self._request(zygote, bounds)
+                child = self._request(zygote, bounds, spare=True)
             except (Unavailable, OSError):
                 return
             if child is None:
@@ -390,7 +388,7 @@ class Pool:
                 self.reap(child)
             for entry in old:
                 self._end_entry(entry)
-            self._maintenance_hook()
+            self.on_maintenance()
 
 
 def _run_id(child: Child) -> str:

@@ -1,8 +1,8 @@
-"""Keeps children of functions with ``reuse=True``, to run the same version again.
+"""Keeps children that have run a version, to run the same version again.
 
 One such child runs one version with one set of codes, grants and limits, and nothing else; its memory
 is that version's own. It is ended after a failure, after ``reuse_calls`` runs, when it is older than
-``reuse_seconds``, and when it sends anything while idle.
+``reuse_seconds``, when it sends anything while idle, and when others were used since and there are many.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from functory.workers.sandbox.confinement.resource_usage import resident_bytes
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.pool import Options, Pool
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.protocol.job import Job
 from functory.workers.sandbox.protocol.plan import Bounds
 
-_MAX_IDLE = 32  # of one version: as many as may have run at the same time
+_MAX_IDLE = 32  # of all versions: each holds some megabytes, and a process number of its zygote
+# Of the memory that a version may use, what earlier runs in the process may have left of theirs.
+_GROWTH_SHARE = 16
+_GROWTH_CHECK_SECONDS = 0.01  # a run cannot leave much in less time
 
 
 class WarmKey(NamedTuple):
@@ -37,8 +41,11 @@ class WarmChildren:
         self._options = options
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        # The version that was put back last is the last one; so is the child of each version.
         self._idle: dict[WarmKey, list[Child]] = {}
-        pool.on_maintenance(self._evict_stale)
+        self._count = 0
+        pool.on_maintenance = self._evict_stale
+        pool.on_crowding = self.close
 
     def acquire(self, key: WarmKey) -> Child:
         """Return a silent child that has run this version, or a new one. Raises ``Unavailable``."""
@@ -46,29 +53,60 @@ class WarmChildren:
             with self._lock:
                 idle = self._idle.get(key)
                 child = idle.pop() if idle else None
+                if child is not None:
+                    self._count -= 1
+                    if not idle:
+                        del self._idle[key]
             if child is None:
                 return self._pool.child(key.pool_key, key.bounds)
             if self._is_reusable(child) and not child.poll.poll(0):
                 return child
             self._pool.reap(child)
 
-    def put_back(self, key: WarmKey, child: Child) -> bool:
-        """Keep a child that has just succeeded; False when it is too old, or enough others are idle."""
-        child.runs += 1
-        if not self._is_reusable(child):
+    def put_back(self, key: WarmKey, child: Child, *, runs: int = 1, tidy: bool = False) -> bool:
+        """Keep a child that has just succeeded; False when it is too old, or holds too much memory.
+
+        ``tidy``: what its ``runs`` may have left in memory is limited.
+        """
+        child.runs += runs
+        if not self._is_reusable(child) or (tidy and self._has_grown(child)):
             return False
         with self._lock:
-            idle = self._idle.setdefault(key, [])
-            if len(idle) >= _MAX_IDLE:
-                return False
+            idle = self._idle.pop(key, [])
+            self._idle[key] = idle
             idle.append(child)
+            self._count += 1
+            evicted = self._oldest() if self._count > _MAX_IDLE else None
+        if evicted is not None:
+            self._pool.reap(evicted)
         return True
+
+    def _oldest(self) -> Child:
+        """Take the child that was put back the longest ago of the version that was; under the lock."""
+        key = next(iter(self._idle))
+        child = self._idle[key].pop(0)
+        if not self._idle[key]:
+            del self._idle[key]
+        self._count -= 1
+        return child
+
+    def _has_grown(self, child: Child) -> bool:
+        """Return True if the child holds much more memory than after its first run, as far as that was looked at."""
+        now = self._monotonic()
+        if child.first_memory_bytes is not None and now - child.memory_checked_at < _GROWTH_CHECK_SECONDS:
+            return False
+        child.memory_checked_at = now
+        memory = resident_bytes(child.pid)
+        if child.first_memory_bytes is None:
+            child.first_memory_bytes = memory
+        return memory - child.first_memory_bytes > child.bounds.memory_bytes // _GROWTH_SHARE
 
     def close(self) -> None:
         """Reap all children."""
         with self._lock:
             children = [child for idle in self._idle.values() for child in idle]
             self._idle = {}
+            self._count = 0
         for child in children:
             self._pool.reap(child)
 
@@ -89,6 +127,7 @@ class WarmChildren:
                 for key, idle in self._idle.items()
                 if (kept := [c for c in idle if c not in expired])
             }
+            self._count -= len(expired)
         for child in expired:
             self._pool.reap(child)
 

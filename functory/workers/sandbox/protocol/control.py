@@ -39,7 +39,7 @@ class EventFd:
 
 
 class Control:
-    """Ends one run from another thread; passed to ``Runner.run``.
+    """Ends one run from another thread; passed to ``Runner.run``, or with a passenger to ``Runner.train``.
 
     ``ended`` is set when the run is over, however it ended: a host method that waits should give up then.
     """
@@ -48,12 +48,25 @@ class Control:
         self.ended = threading.Event()
         self._lock = threading.Lock()
         self._reason: str | None = None
+        self._withdrawn = False
         self._wake: EventFd | None = None
 
     @property
     def reason(self) -> str | None:
         """The reason the run has to end; None while no caller has requested it."""
         return self._reason
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the run is not wanted here any more unless it has begun."""
+        return self._withdrawn
+
+    def withdraw(self) -> None:
+        """Take a passenger that has not begun out of its train. One that runs goes on, as does any other run."""
+        with self._lock:
+            self._withdrawn = True
+            if self._wake is not None:
+                self._wake.set()
 
     def kill(self, reason: str) -> None:
         """End the run now, with its whole process group. The first reason counts; later calls do nothing."""
@@ -67,7 +80,7 @@ class Control:
         """Register the eventfd of the run; the run calls this once."""
         with self._lock:
             self._wake = wake
-            if self._reason is not None:
+            if self._reason is not None or self._withdrawn:
                 wake.set()
 
     def detach(self) -> None:

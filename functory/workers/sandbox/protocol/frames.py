@@ -168,18 +168,26 @@ class ErrorInfo(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     frames: Annotated[list[CodeFrame], Meta(max_length=200)] = []
 
 
-class Finished(_Frame, tag="finished"):
+class Finished(_Frame, tag="finished", omit_defaults=True):
+    """The result. ``leftover`` says what the run left behind, for which its process is not used again.
+
+    ``seconds`` is the time that it took, told by a child that runs several.
+    """
+
     value: Any
-    warnings: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)]
+    warnings: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)] = []
+    leftover: Annotated[str, Meta(max_length=64)] = ""
+    seconds: Seconds = 0.0
 
 
-class Failed(_Frame, tag="failed"):
+class Failed(_Frame, tag="failed", omit_defaults=True):
     """``setup``: no user code ran; ``input``: its arguments do not fit its hints; ``code``: it raised; ``output``: its
-    result is too large; ``result``: its result has no JSON form.
+    result is too large; ``result``: its result has no JSON form. ``seconds`` as in ``Finished``.
     """
 
     kind: Literal["setup", "input", "code", "output", "result"]
     error: ErrorInfo
+    seconds: Seconds = 0.0
 
 
 class Described(_Frame, tag="described"):
@@ -193,8 +201,11 @@ class Described(_Frame, tag="described"):
     unconvertible: Annotated[list[Annotated[str, Meta(max_length=2048)]], Meta(max_length=50)] = []
 
 
-class Start(_Frame, tag="start"):
+class Start(_Frame, tag="start", omit_defaults=True):
+    """``ticketed``: it is a passenger of a train, and begins only after a ticket was taken for it."""
+
     job: Job
+    ticketed: bool = False
 
 
 class Inspect(_Frame, tag="inspect"):

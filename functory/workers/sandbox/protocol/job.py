@@ -145,6 +145,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Headers that its HTTP requests carry: they name it as their cause. They hold nothing that is secret."""
     reuse: bool = False
     """Run it in a process that has run this version before, where there is one."""
+    tidy: bool = False
+    """With ``reuse``: use the process again only if the run has left it as it was. Without: whatever it has left."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):

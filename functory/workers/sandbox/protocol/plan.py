@@ -62,7 +62,8 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one child.
 
     Its descriptors are attached in this order: channel, stdout, stderr, status, the broker's socket where the
-    plan has a network, and ``cgroups`` files of control groups that the child enters first of all.
+    plan has a network or else the pipe of tickets where there is one, and ``cgroups`` files of control groups that
+    the child enters first of all.
     """
 
     bounds: Bounds
@@ -70,6 +71,10 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     """The child's folder in tiers without a mount namespace."""
     cgroups: int = 0
+    tickets: bool = False
+    """A pipe of tickets is attached, as descriptor 4: each byte lets one passenger of a train begin."""
+    spare: bool = False
+    """There is no task for it yet: it practises before it waits for one."""
 
 
 READY, FAILED = b"ready", b"failed"

@@ -17,7 +17,6 @@ from functory.workers.sandbox.protocol.frames import (
     ENVELOPE_BYTES,
     MAX_WRITTEN_FILES,
     Call,
-    ErrorInfo,
     Failed,
     FileWritten,
     Finished,
@@ -30,19 +29,12 @@ from functory.workers.sandbox.protocol.frames import (
     SpanOpened,
 )
 from functory.workers.sandbox.protocol.host import Host
-from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Status
+from functory.workers.sandbox.protocol.job import Job, Log, Outcome
+from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, error_of, verdict_of
 from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
-
-_FAILURES: dict[str, Status] = {
-    "setup": "sandbox_error",
-    "input": "invalid_input",
-    "code": "failed",
-    "output": "output_too_large",
-    "result": "not_serializable",
-}
 
 
 class Run:
@@ -65,6 +57,7 @@ class Run:
         self._held: dict[int, int] = {}
         self._written_files: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
+        self._talked = False
         self._supervisor = Supervisor(
             child,
             job.limits,
@@ -83,8 +76,19 @@ class Run:
 
     @property
     def is_reusable(self) -> bool:
-        """True if nothing of this run is left in the child's channel, so that another run may follow."""
-        return self.child_reported_end and self._requests.in_flight == 0
+        """True if nothing of this run is left in the child or its channel, so that another run may follow."""
+        left = isinstance(self._last, Finished) and self._last.leftover
+        return self.child_reported_end and self._requests.in_flight == 0 and not left
+
+    @property
+    def seconds(self) -> float:
+        """The time that the child says it took; all of it where the child says nothing."""
+        return (self._last.seconds if self._last is not None else 0.0) or self._supervisor.duration
+
+    @property
+    def talked(self) -> bool:
+        """True if it has sent or printed anything but its result."""
+        return self._talked or self._supervisor.log_collector.total > 0
 
     def outcome(self, first_frame: bytes) -> Outcome | None:
         """Run to the end; None when the child was gone before it started its task."""
@@ -102,7 +106,7 @@ class Run:
                 "warnings": [escape_control_characters(text) for text in self._last.warnings],
             }
         elif isinstance(self._last, Failed):
-            fields = {"error": self._error(self._last)}
+            fields = {"error": error_of(self._last, self._job.limits)}
         else:
             fields = {"error": outcome_error(verdict)}
         return Outcome(
@@ -118,24 +122,9 @@ class Run:
             **fields,
         )
 
-    def _error(self, failed: Failed) -> dict[str, Any]:
-        error = _error(failed.error)
-        if failed.kind == "setup":
-            error["message"] = (
-                f"it could not be confined and was not started: {error['type']}: {error['message']}\n"
-                "try: functory doctor"
-            )
-            error["type"] = "SandboxError"
-        if failed.kind == "code" and error["type"] == "MemoryError":
-            most = self._job.limits.memory_bytes
-            error["message"] = (
-                f"{error['message']}\nit may use {most} bytes of memory".lstrip()
-                + "\ntry: work on smaller pieces, or raise memory_bytes"
-            )
-        return error
-
     def _on_frame(self, frame: FromGuest, size: int, memory: int) -> Verdict | None:
         supervisor, limits = self._supervisor, self._job.limits
+        self._talked |= not isinstance(frame, Finished | Failed)
         match frame:
             case Request():
                 if size > limits.call_bytes + ENVELOPE_BYTES:
@@ -157,25 +146,16 @@ class Run:
             case SpanClosed():
                 self._spans.close(frame, size)
                 supervisor.cost.hold(memory)
-            case Finished():
-                if size > limits.result_bytes + 2 * ENVELOPE_BYTES:
-                    return Verdict(
-                        "output_too_large",
-                        f"its result has {size} bytes; at most {limits.result_bytes} are stored",
-                        type="OutputTooLarge",
-                    )
-                self._last = frame
-                return Verdict("succeeded")
-            case Failed():
-                if frame.kind == "setup" and supervisor.task_started:
+            case Finished() | Failed():
+                if isinstance(frame, Failed) and frame.kind == "setup" and supervisor.task_started:
                     # The text of such a frame is for the operator: only our own code may write it, before user code.
                     raise ProtocolError(
                         "the confinement was done before the task started, and cannot fail now"
                     )
-                self._last = frame
-                if frame.kind == "code" and frame.error.type == "MemoryError":
-                    return Verdict("out_of_memory")
-                return Verdict(_FAILURES[frame.kind])
+                verdict = verdict_of(frame, size, limits)
+                if verdict.type != TOO_LARGE:
+                    self._last = frame
+                return verdict
             case _:
                 raise ProtocolError(f"{type(frame).__name__} has no place in an execution")
         return None
@@ -203,18 +183,6 @@ class Run:
                 else:
                     self._supervisor.cost.answered(answer.cpu_seconds)
             self._supervisor.send(answer.frame, partial(self._requests.finish, answer))
-
-
-def _error(info: ErrorInfo) -> dict[str, Any]:
-    error = msgspec.to_builtins(info)
-    for field in ("type", "message", "traceback"):
-        error[field] = escape_control_characters(error[field])
-    for line in error["frames"]:
-        line["function"], line["code"] = (
-            escape_control_characters(line["function"]),
-            escape_control_characters(line["code"]),
-        )
-    return error
 
 
 def with_traffic(outcome: Outcome, traffic: Traffic, most: int) -> Outcome:

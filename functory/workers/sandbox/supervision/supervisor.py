@@ -34,7 +34,8 @@ from functory.workers.sandbox.protocol.log_lines import LogCollector
 from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
 from functory.workers.sandbox.supervision.worker_cost import TooCostly, WorkerCost
 
-_READ_BYTES = 262_144
+# A larger buffer would be mapped, shrunk and unmapped by each read: malloc(3) does so from 128 KiB up.
+_READ_BYTES = 65_536
 _FORK_SECONDS = 20.0  # a fork takes a millisecond; a zygote that needs longer than this is stopped or broken
 _EOF_SECONDS = 0.25  # after the channel closed, for the exit status that shows how the child died
 # Between two checks of what only the worker can limit: CPU of a warm child, files in tier C.
@@ -46,7 +47,9 @@ class Supervisor:
 
     ``on_frame(frame, size, memory)`` gets a frame of ``size`` bytes that takes ``memory`` bytes now, and returns a
     verdict when it is the last one; ``on_wake`` is called after each ``wake``, ``on_task_started`` when the child has
-    its task; all three on the supervising thread, and so are ``send``, ``pause_clock`` and ``resume_clock``.
+    its task, ``on_round`` after everything that had arrived was read. Each is called on the supervising thread; the
+    verdict of ``on_wake`` or ``on_round``, if there is one, ends the run. ``send``, ``pause_clock``,
+    ``resume_clock`` and ``restart`` are called on that thread, too.
 
     ``cost`` counts what the run costs the worker. ``log_collector``, ``duration`` and ``waited`` (seconds for which the
     wall clock was stopped) hold the rest after the end; ``task_started`` is True once the child has its task,
@@ -60,8 +63,9 @@ class Supervisor:
         monotonic: Callable[[], float],
         on_frame: Callable[[FromGuest, int, int], Verdict | None],
         control: Control,
-        on_wake: Callable[[], None] = lambda: None,
+        on_wake: Callable[[], Verdict | None] = lambda: None,
         on_task_started: Callable[[], None] = lambda: None,
+        on_round: Callable[[], Verdict | None] = lambda: None,
         make_filter: Callable[[], OutputFilter] = UnfilteredOutput,
     ) -> None:
         self.cost = WorkerCost(limits)
@@ -76,6 +80,9 @@ class Supervisor:
         self._on_frame = on_frame
         self._on_wake = on_wake
         self._on_task_started = on_task_started
+        self._on_round = on_round
+        self.nap_seconds = 0.0
+        self._alarm: tuple[float, Callable[[], None]] | None = None
         self._control = control
         self._frames = FrameBuffer(largest_frame(limits))
         self._outbox: deque[tuple[memoryview, Callable[[], None]]] = deque()
@@ -98,6 +105,20 @@ class Supervisor:
     def offset(self) -> float:
         """Seconds since the start of the run."""
         return self._monotonic() - self._started
+
+    def restart(self) -> None:
+        """Begin to measure another execution in the same child: its time, its CPU, and what it costs the worker."""
+        now = self._monotonic()
+        if self._deadline_of_eof is not None:
+            self._deadline_of_eof -= now - self._started
+        self._started = now
+        self._usage_checked_at = 0.0
+        self._cpu_before = _cpu_of(self._child.pid) if self._child.pid else 0.0
+        self.cost.start()
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call ``call`` on this thread after that time; it replaces an earlier one that has not been called."""
+        self._alarm = (self._monotonic() + seconds, call)
 
     def pause_clock(self) -> None:
         """Stop the wall clock until ``resume_clock``: the child waits for another execution."""
@@ -132,7 +153,7 @@ class Supervisor:
             self.waited = self._paused_seconds + (
                 self._monotonic() - self._paused_since if self._pause_count else 0.0
             )
-            self._drain_output()
+            self.drain_output()
         elif child.fork_errno is not None:
             reason = os.strerror(child.fork_errno)
             verdict = Verdict("crashed", f"no process for it: {reason}", "no_process", type="NoProcess")
@@ -160,20 +181,25 @@ class Supervisor:
                 )
             if wake_fd in ready:
                 self.wake.clear()
-                self._on_wake()
+                verdict = self._on_wake()
+                if verdict is not None:
+                    return verdict
                 if self._control.reason is not None:
                     return Verdict(
                         "killed", f"killed: {self._control.reason}", self._control.reason, type="Killed"
                     )
-            if channel_fd in ready:
-                verdict = self._read_frames()
-                if verdict is not None:
-                    return verdict
+            if channel_fd in ready and self.nap_seconds:
+                # More is to come: what comes together is cheaper to read.
+                time.sleep(self.nap_seconds)
+            verdict = self._read_frames() if channel_fd in ready else None
+            verdict = self._on_round() or verdict
+            if verdict is not None:
+                return verdict
             if status_fd in ready:
                 child.read_status()
                 if child.ended():
                     # A child that has not started may still have sent the reason.
-                    verdict = self._read_frames(until_eof=True)
+                    verdict = self.read_rest()
                     return (
                         verdict
                         if verdict is not None or not self.task_started
@@ -182,7 +208,16 @@ class Supervisor:
             if child.pid is not None:
                 self._flush()
 
+    def read_rest(self) -> Verdict | None:
+        """Read what has arrived, and never wait for more."""
+        verdict = self._read_frames(until_eof=True)
+        return self._on_round() or verdict
+
     def _check_deadlines(self) -> Verdict | None:
+        if self._alarm is not None and self._monotonic() >= self._alarm[0]:
+            call = self._alarm[1]
+            self._alarm = None
+            call()
         now = self.offset
         limits = self._limits
         if self._child.pid is None and now > _FORK_SECONDS:
@@ -264,6 +299,8 @@ class Supervisor:
             ends.append(self._limits.wall_seconds + self._paused_seconds)
         if self._deadline_of_eof is not None:
             ends.append(self._deadline_of_eof)
+        if self._alarm is not None:
+            ends.append(self._alarm[0] - self._started)
         return max(1, math.ceil((min(ends) - now) * 1000))
 
     def _flush(self) -> None:
@@ -340,12 +377,12 @@ class Supervisor:
             self._child.poll.unregister(fd)
             del self._child.output[fd]
 
-    def _drain_output(self) -> None:
-        """Read the output that the child had printed before its end; never wait for more."""
+    def drain_output(self) -> None:
+        """Read the output that the child has printed until now; never wait for more."""
         for fd, name in self._child.output.items():
             with contextlib.suppress(BlockingIOError):
                 while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
-                    self.log_collector.feed(name, data, self.duration)
+                    self.log_collector.feed(name, data, self.duration or self.offset)
 
 
 def _cpu_of(pid: int) -> float:

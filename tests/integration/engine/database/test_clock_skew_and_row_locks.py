@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 from sqlalchemy import event as hooks
 
-from functory.engine.database import migrations, schema
+from functory.engine.database import migrations
 from functory.engine.database.clock import ServerClock, ServerIds, lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.events import outbox, routing_queue
 from functory.engine.events import store as event_store
+from functory.engine.executions import queue_rows
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -114,9 +114,7 @@ def test_what_the_dispatcher_has_sent_is_claimed_by_a_worker_whose_clock_is_behi
     row = world.start(delay=5)
     assert world.worker.claim([row["id"]]) == [], "not due, and not sent"
     with world.database.write() as tx:
-        tx.execute(
-            sa.update(schema.execution).where(schema.execution.c.id == row["id"]).values(dispatched_at=tx.now)
-        )
+        queue_rows.mark_sent(tx, [row["id"]])
     assert [claim.id for claim in world.worker.claim([row["id"]])] == [row["id"]]
 
 
@@ -126,8 +124,12 @@ def test_publisher_and_router_never_hide_events_from_each_other(postgres_url: st
         migrations.upgrade(database)
         id_ = event_store.Events(database).emit("order.placed", {})
         with database.write() as router:
-            assert [row["id"] for row in routing_queue.take_pending(router, 10)] == [id_]
+            taken = routing_queue.take_pending(router, 10)
+            assert [row["id"] for row in taken.events] == [id_]
+            with database.write() as other:
+                outbox.put(other, [id_])
             with database.write() as publisher:
-                assert [row["id"] for row in outbox.claim_unpublished(publisher, 10, 60)] == [id_]
+                _, rows = outbox.claim_unpublished(publisher, 10, 60)
+                assert [row["id"] for row in rows] == [id_]
     finally:
         database.close()

@@ -83,6 +83,19 @@ RENAMED: dict[str, dict[str, str]] = {
 }
 
 
+# Columns of execution that schema 0008 has in other tables, and their values in an execution without a row there.
+QUEUE_COLUMNS: dict[str, Any] = {
+    "queue_at": None,
+    "waiting_for_slot": False,
+    "dispatched_at": None,
+    "dispatch_count": 0,
+    "step_key": None,
+}
+
+# References that no key of the database holds: rows are made as the engine makes them.
+REFERENCES = {("execution", "version_id"): "function_version", ("attempt", "execution_id"): "execution"}
+
+
 def renamed(rows: Rows, names: Mapping[str, str]) -> Rows:
     """``rows`` under other names of tables and columns."""
     return {
@@ -97,6 +110,8 @@ def renamed(rows: Rows, names: Mapping[str, str]) -> Rows:
 def upgraded(rows: Rows, revision: str) -> Rows:
     """What a revision makes of the rows that were there before it."""
     rows = renamed(rows, RENAMED.get(revision, {}))
+    if revision == "0008" and "execution" in rows:
+        moved_to_queues(rows)
     if revision == "0007" and "rate" in rows:
         limits = rows["rate_limit"] = {}
         for (owner, control, key), row in rows.pop("pace", {}).items():
@@ -105,12 +120,58 @@ def upgraded(rows: Rows, revision: str) -> Rows:
             )
         for (owner, key), row in rows.pop("rate").items():
             limits[owner, "rate_guard", key] = limit(owner, "rate_guard", key, "", row["next_at"], 0)
+    if revision == "0008":
+        # It has batches, under ids of its own: ``test_upgrade_from_0007`` compares their events.
+        rows = {table: found for table, found in rows.items() if table != "outbox"}
+        rows["event"] = without(rows.get("event", {}), "route_after")
     return rows
+
+
+def moved_to_queues(rows: Rows) -> None:
+    """Move what schema 0008 has in tables of their own out of the executions."""
+    backlog, in_flight, calls = (
+        rows.setdefault(name, {}) for name in ("backlog", "in_flight", "durable_call")
+    )
+    for (id_,), row in rows["execution"].items():
+        moved = {name: row.pop(name, default) for name, default in QUEUE_COLUMNS.items()}
+        place = {name: row.get(name) for name in ("function", "trigger_id", "priority")} | {
+            "execution_id": id_,
+            "queue_at": moved["queue_at"] or row["run_at"],
+            "expires_at": row.get("expires_at") if row.get("started_at") is None else None,
+        }
+        waits = moved["waiting_for_slot"]
+        if row["state"] == "queued" and (moved["dispatched_at"] is None or waits):
+            backlog[id_,] = place | {"run_at": row["run_at"], "waiting_for_slot": waits}
+        elif row["state"] in ("queued", "running"):
+            sent = {name: moved[name] for name in ("dispatched_at", "dispatch_count")}
+            in_flight[id_,] = place | sent | {"claimed": row["state"] == "running"}
+        key = (row.get("parent_id"), moved["step_key"])
+        if None not in key and row["state"] in ("queued", "running", "succeeded"):
+            calls[key] = {"parent_id": key[0], "step_key": key[1], "execution_id": id_}
+
+
+def moved_from_queues(rows: Rows) -> None:
+    """Move it back into the executions."""
+    steps = {call["execution_id"]: call["step_key"] for call in rows["durable_call"].values()}
+    for key, row in rows["execution"].items():
+        place = rows["backlog"].get(key) or rows["in_flight"].get(key) or {"queue_at": row["run_at"]}
+        known = QUEUE_COLUMNS | {"step_key": steps.get(key[0])}
+        row |= known | {name: place[name] for name in QUEUE_COLUMNS if name in place}
 
 
 def downgraded(rows: Rows, revision: str) -> Rows:
     """What is left of rows once a revision is undone, columns that are gone aside."""
     rows = renamed(rows, {new: old for old, new in RENAMED.get(revision, {}).items()})
+    if revision == "0008":
+        moved_from_queues(rows)
+        events, queue = rows["event"], rows.pop("routing_queue").values()
+        later = {row["event_id"]: row["route_after"] for row in queue if not row["quarantined"]}
+        rows["event"] = {(id_,): row | {"route_after": later.get(id_)} for (id_,), row in events.items()}
+        rows["outbox"] = {
+            (id_,): {"event_id": id_, "time": batch["time"]}
+            for batch in rows["outbox"].values()
+            for id_ in event_ids(batch["event_ids"], events)
+        }
     if revision == "0007":
         rows["pace"], rows["rate"] = {}, {}
         for (owner, control, key), row in rows.pop("rate_limit").items():
@@ -122,6 +183,17 @@ def downgraded(rows: Rows, revision: str) -> Rows:
                     name: row[name] for name in ("control", "key", "text", "dropped")
                 }
     return rows
+
+
+def without(rows: dict[tuple[Any, ...], dict[str, Any]], name: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Rows without a column."""
+    return {key: {c: value for c, value in row.items() if c != name} for key, row in rows.items()}
+
+
+def event_ids(packed: bytes, events: dict[tuple[Any, ...], Any]) -> list[Any]:
+    """The ids in a batch of the outbox that events have, as the database shows them."""
+    found = [uuid.UUID(bytes=packed[at : at + 16]) for at in range(0, len(packed) - 15, 16)]
+    return [id_ for one in found for id_ in (str(one), one.hex) if (id_,) in events]
 
 
 def limit(owner: str, control: str, key: str, text: str, at: Any, dropped: int) -> dict[str, Any]:
@@ -160,7 +232,9 @@ class Filler:
         found = sa.MetaData()
         with self.database.connection() as connection:
             found.reflect(connection, only=lambda name, _: name not in parts | {"alembic_version"})
-        self.tables = found.sorted_tables
+        by_name = found.tables
+        unkeyed = [(by_name[to], by_name[of]) for (of, _), to in REFERENCES.items() if of in by_name]
+        self.tables = sa.schema.sort_tables(found.sorted_tables, extra_dependencies=unkeyed)
         return self
 
     def columns(self) -> Schema:
@@ -177,9 +251,16 @@ class Filler:
 
     def row(self, connection: Connection, table: sa.Table, number: int) -> dict[str, Any]:
         parents: dict[str, Any] = {}
-        for key in table.foreign_key_constraints:
-            order = [*key.referred_table.primary_key.columns]
-            (column,), (referred,) = key.columns, (element.column for element in key.elements)
+        referring = [
+            (next(iter(key.columns)), next(iter(key.elements)).column)
+            for key in table.foreign_key_constraints
+        ]
+        for (of, name), to in REFERENCES.items():
+            if table.name == of and name not in {column.name for column, _ in referring}:
+                (parent,) = (one for one in self.tables if one.name == to)
+                referring.append((table.c[name], parent.c.id))
+        for column, referred in referring:
+            order = [*referred.table.primary_key.columns]
             # The newest rows are the ones that this call of fill has made.
             values = connection.execute(sa.select(referred).order_by(*order)).scalars().all()
             taken = set(connection.execute(sa.select(column)).scalars()) if column.primary_key else set()

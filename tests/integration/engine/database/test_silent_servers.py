@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from functory.engine.database import schema
+from functory.engine.database import postgres_connections, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from tests.services.faulty_proxy import FaultyProxy
@@ -50,10 +50,13 @@ def names(url: str) -> set[str]:
     return found
 
 
-def test_a_half_open_connection_of_the_pool_is_replaced(database: Database, proxy: FaultyProxy) -> None:
+def test_a_half_open_connection_of_the_pool_is_replaced(
+    database: Database, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add(database, "before")
     assert proxy.half_open()
-    # The pool tries a connection before it gives it to a transaction.
+    # The pool tries a connection before it gives it to a transaction, when its last answer is old.
+    monkeypatch.setattr(postgres_connections, "PING_SECONDS", 0.0)
     add(database, "after")
     assert {"before", "after"} <= names(proxy.url)
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
+from functory.engine.events import emit_many as many
 
 if TYPE_CHECKING:
     pass
@@ -52,6 +53,34 @@ def test_any_json_value_survives_wherever_it_is_stored(world):
         assert world.function("work", metadata={"value": value})["metadata"] == {"value": value}
     world.route()
     assert world.lineage.open_work()["pending events"] == 0
+
+
+LINES = ["\\N", "\\.", "a\tb", "a\nb\r\n", "\\", "\\t", '"', "\\\\x41", "\t\n", " ", "NULL", "\x7f\x85\u2028"]
+
+
+def emit_many(world, events):
+    return many.write(world.database, many.check_all(events, world.settings.max_event_bytes))
+
+
+def test_many_rows_are_stored_as_one_row_is(world):
+    world.function("work")
+    values = [*VALUES, *LINES, {text: [text] for text in LINES}]
+    subjects = [text for text in (*LINES, "a\x00b", "\ud800") for _ in range(3)]
+    several = emit_many(world, [{"type": "order.created", "data": value} for value in values])
+    several += emit_many(world, [{"type": "order.created", "subject": subject} for subject in subjects])
+    alone = [world.events.emit("order.created", value) for value in values]
+    alone += [world.events.emit("order.created", subject=subject) for subject in subjects]
+    stored = {row["id"]: (row["data"], row["subject"]) for row in world.rows(schema.event)}
+    assert [stored[id_] for id_ in several] == [stored[id_] for id_ in alone]
+    assert [stored[id_][0] for id_ in several[: len(values)]] == values
+    assert [type(stored[id_][0]) for id_ in several[: len(values)]] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize("values", [[1, True, 1.0, 1], [0, False, -0.0, 0], [[1], [True], [1.0], [1]]])
+def test_equal_values_of_different_types_stay_different_in_many_rows(world, values):
+    ids = emit_many(world, [{"type": "order.created", "data": value} for value in values])
+    stored = {row["id"]: row["data"] for row in world.rows(schema.event)}
+    assert [repr(stored[id_]) for id_ in ids] == [repr(value) for value in values]
 
 
 NOT_JSON = [

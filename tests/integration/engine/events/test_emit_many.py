@@ -31,7 +31,7 @@ def test_events_are_written_in_order_with_their_data_and_subjects(world: World) 
         (one["type"], one["data"], one["subject"]) for one in given
     ]
     assert {row["state"] for row in rows} == {"pending"}
-    assert {row["event_id"] for row in world.rows(schema.outbox)} == set(ids)
+    assert {row["event_id"] for row in world.rows(schema.routing_queue)} == set(ids)
 
 
 def test_a_trigger_fires_once_for_each_of_many_events(world: World) -> None:
@@ -84,7 +84,7 @@ def test_a_call_takes_a_bounded_number_of_events_and_bytes(
 
 
 @on_postgresql
-def test_many_rows_cost_one_statement_for_events_and_one_for_the_outbox(world: World) -> None:
+def test_many_rows_cost_one_statement_for_events_and_one_for_the_routing_queue(world: World) -> None:
     def copied() -> dict[str, int]:
         rows = sa.text("SELECT relname, n_tup_ins FROM pg_stat_xact_user_tables WHERE n_tup_ins > 0")
         return {row.relname: row.n_tup_ins for row in tx.connection.execute(rows)}
@@ -92,18 +92,17 @@ def test_many_rows_cost_one_statement_for_events_and_one_for_the_outbox(world: W
     checked = emit_many.check_all([{"type": "a"}] * 500, MAX_BYTES)
     with world.database.write() as tx, world.statements() as statements:
         emit_many.write_in(tx, checked, source="/functory/api")
-        assert statements == ["COPY event", "COPY outbox"]
-        assert copied() == {"event": 500, "outbox": 500}
+        assert statements == ["COPY event", "COPY routing_queue"]
+        assert copied() == {"event": 500, "routing_queue": 500}
 
 
 @on_postgresql
 def test_a_conflict_in_copied_rows_is_an_error_that_names_no_values(world: World) -> None:
-    with world.database.read() as tx:
-        row = {"event_id": world.events.emit("order.created"), "time": tx.now}
+    row = {"quarantined": False, "event_id": world.events.emit("order.created"), "published": False}
     with pytest.raises(sa.exc.IntegrityError) as error, world.database.write() as tx:
-        tx.insert(schema.outbox, [row] * 5)
+        tx.insert(schema.routing_queue, [row] * 5)
     assert row["event_id"] not in str(error.value)
-    assert len(world.rows(schema.outbox)) == 1
+    assert len(world.rows(schema.routing_queue)) == 1
 
 
 def test_many_executions_are_queued_in_order_or_none(world: World) -> None:

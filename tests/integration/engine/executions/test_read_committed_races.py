@@ -24,6 +24,7 @@ from functory.engine.executions.compensation.operator_commands import Compensati
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import compensator, lost_workers
+from tests.support.queue_places import place_of
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
@@ -315,7 +316,7 @@ def test_two_dispatchers_send_it_once_and_a_claimed_one_never(pair: tuple[World,
     still = Still(one, lambda: one.worker.claim([other["id"]]))
     assert sent(two, messages) == 0
     assert len(still.commit()) == 1
-    assert one.executions.get(other["id"])["dispatch_count"] == 0
+    assert place_of(one.database, other["id"])["dispatch_count"] == 0
 
 
 def test_the_budget_of_one_root_is_exact_with_two_routers(make_world: Callable[..., World]) -> None:

@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.executions import dispatch, ready_queue, worker_registry
+from functory.engine.executions import dispatch, queue_rows, ready_queue, worker_registry
 from functory.engine.executions.dispatch_window import PER_SLOT, REFILL_SECONDS, DispatchWindow
+from tests.support.queue_places import place_of
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -81,7 +82,7 @@ def test_a_claim_without_messages_has_the_same_order(ready: World) -> None:
 def test_what_is_not_due_or_waits_for_a_place_is_no_backlog(ready: World) -> None:
     ready.start("big", delay=30)
     with ready.database.write() as tx:
-        tx.execute(sa.update(schema.execution).values(waiting_for_slot=False))
+        tx.execute(sa.update(schema.backlog).values(waiting_for_slot=False))
     broker = Broker(ready)
     assert broker.dispatch() == []
     assert broker.window.seconds_until_next_round(ready.clock.now()) == pytest.approx(30)
@@ -140,9 +141,7 @@ def test_what_was_claimed_by_itself_has_waited_for_no_message(ready: World) -> N
 def test_a_worker_claims_only_what_has_waited_long_enough_for_a_message(ready: World) -> None:
     sent, unsent = (ready.start("big")["id"] for _ in range(2))
     with ready.database.write() as tx:
-        tx.execute(
-            sa.update(schema.execution).where(schema.execution.c.id == sent).values(dispatched_at=tx.now)
-        )
+        queue_rows.mark_sent(tx, [sent])
     assert not ready.worker.any_due(waited=2)
     assert ready.worker.claim_any(5, waited=2) == []
     ready.advance(2)
@@ -156,11 +155,11 @@ def test_a_sending_counts_anew_for_every_claim(ready: World) -> None:
     broker.dispatch()
     ready.advance(6)
     broker.dispatch()
-    assert ready.executions.get(row["id"])["dispatch_count"] == 2
+    assert place_of(ready.database, row["id"])["dispatch_count"] == 2
     claim = ready.claim(row)
     ready.worker.release([(claim.id, claim.fence)])
-    found = ready.executions.get(row["id"])
-    assert (found["dispatch_count"], found["dispatched_at"]) == (0, None)
+    found = place_of(ready.database, row["id"])
+    assert (found["queue"], found["dispatch_count"], found["dispatched_at"]) == ("backlog", 0, None)
 
 
 def test_the_questions_of_idle_and_of_full_rounds_are_few(ready: World) -> None:
@@ -200,17 +199,16 @@ def test_every_question_about_the_backlog_goes_through_its_indexes(ready: World)
         asked = [
             text
             for text in sent
-            if "FROM execution" in text and text.startswith(("SELECT", "WITH", "\nWITH", "\nSELECT"))
+            if "FROM backlog" in text and text.startswith(("SELECT", "WITH", "\nWITH", "\nSELECT"))
         ]
-        assert len(asked) >= 5
+        assert len(asked) >= 4
         with ready.database.connection() as connection:
             for text in asked:
                 plan = connection.exec_driver_sql(
                     f"EXPLAIN QUERY PLAN {text}", (None,) * text.count("?")
                 ).all()
                 said = " / ".join(str(row[3]) for row in plan)
-                steps = [str(row[3]) for row in plan if " execution" in str(row[3])]
+                steps = [str(row[3]) for row in plan if " backlog" in str(row[3])]
                 assert steps and all(
-                    any(f"ix_execution_{name}" in step for name in ("due", "ready", "sent", "running"))
-                    for step in steps
+                    any(f"ix_backlog_{name}" in step for name in ("due", "ready")) for step in steps
                 ), f"{said}\n{text}"

@@ -14,8 +14,8 @@ import pytest
 from functory.client import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
-from functory.engine.events import routing_queue
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.queue_places import with_places
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -297,12 +297,6 @@ def test_a_deleted_trigger_cancels_nothing_more(world: World) -> None:
 # Two routers
 
 
-def route_one(world: World, id_: str) -> None:
-    """Route one event before those that came earlier, as a second router may."""
-    with world.database.write() as tx:
-        world.router.route(tx, routing_queue.take_one(tx, id_))
-
-
 @pytest.mark.parametrize("flow", [{"concurrency": {"limit": 1}}, {"overlap": "buffer_all"}])
 def test_executions_of_a_key_start_in_the_order_of_their_events_with_two_routers(
     world: World, flow: dict[str, Any]
@@ -311,13 +305,13 @@ def test_executions_of_a_key_start_in_the_order_of_their_events_with_two_routers
     trigger(world, **flow)
     settle(world)
     first, second, third = emit(world, 1, 2, 3)
-    route_one(world, third)
+    world.router.route_one(third)
     turn(world)
     assert claim(world) == [], "an event before it is not routed yet"
-    route_one(world, second)
+    world.router.route_one(second)
     turn(world)
     assert claim(world) == []
-    route_one(world, first)
+    world.router.route_one(first)
     turn(world)
     assert waves(world) == [[1], [2], [3]]
 
@@ -347,10 +341,10 @@ def test_a_cancellation_waits_for_the_events_before_it(world: World) -> None:
     settle(world)
     (first,) = emit(world, 1, id="a")
     (stop,) = emit(world, 2, type_="stop", id="a")
-    route_one(world, stop)
+    world.router.route_one(stop)
     turn(world)
     assert len(world.rows(schema.cancellation)) == 1
-    route_one(world, first)
+    world.router.route_one(first)
     turn(world)
     assert states(world) == {1: "cancelled"}
 
@@ -360,8 +354,8 @@ def test_the_newest_stays_whatever_is_routed_first(world: World, mode: str) -> N
     world.function()
     trigger(world, overlap=mode)
     first, second = emit(world, 1, 2)
-    route_one(world, second)
-    route_one(world, first)
+    world.router.route_one(second)
+    world.router.route_one(first)
     turn(world)
     assert states(world) == {2: "queued"} and firings(world) == ["overlap", None]
 
@@ -398,7 +392,8 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
         thread.join(60)
     settle(world)
     assert len(firings(world)) == 24, "each match has its one firing"
-    open_ = [row for row in world.rows(schema.execution) if row["state"] == "queued"]
+    queued = world.rows(schema.execution, schema.execution.c.state == "queued")
+    open_ = with_places(world.database, queued)
     ready = [row for row in open_ if not row["waiting_for_slot"] and row["run_at"] <= world.clock.now()]
     expected = {
         "concurrency": (24, 2),

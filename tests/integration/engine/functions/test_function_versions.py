@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from functory.engine.database import schema
+from functory.engine.database import row_copy, schema
 from functory.engine.errors import Conflict, Invalid, NotFound
 
 pytest_plugins = ["tests.support.world"]
@@ -354,6 +354,15 @@ def test_a_change_that_is_rolled_back_leaves_neither_version_nor_event(world, mo
             broken.append(real)
             raise Broken
 
+    def breaks_later(connection: Any, table: sa.Table, rows: Any) -> None:
+        if table is schema.event:
+            broken.append(real)
+            raise Broken
+        insert_later(connection, table, rows)
+
+    # PostgreSQL gets few rows together with the commit.
+    insert_later = row_copy.insert_later
+    monkeypatch.setattr(row_copy, "insert_later", breaks_later)
     sa.event.listen(world.database.engine, "before_cursor_execute", breaks)
     changes = [
         lambda: world.function("work", metadata={"n": 1}),
@@ -366,6 +375,7 @@ def test_a_change_that_is_rolled_back_leaves_neither_version_nor_event(world, mo
         with pytest.raises(Broken):
             change()
     sa.event.remove(world.database.engine, "before_cursor_execute", breaks)
+    monkeypatch.undo()
     assert len(broken) == len(changes)
     assert [(f["name"], f["number"], f["state"]) for f in world.functions.list()] == [("work", 1, "enabled")]
     assert world.triggers.list() == []
@@ -391,6 +401,8 @@ def test_more_processes_than_one_need_the_right_to_start_programs(world):
 def test_a_version_that_asks_for_nothing_new_has_the_hash_that_it_always_had(world):
     plain = world.function("plain")
     asked = world.functions.update("plain", reuse=True, requirements=[], hosts=[])
-    back = world.functions.update("plain", reuse=False)
-    assert plain["sha256"] != asked["sha256"]
+    refused = world.functions.update("plain", reuse=False)
+    back = world.functions.update("plain", reuse=None)
+    assert len({plain["sha256"], asked["sha256"], refused["sha256"]}) == 3
+    assert (asked["reuse"], refused["reuse"], back["reuse"]) == (True, False, False)
     assert plain["sha256"] == back["sha256"]

@@ -359,10 +359,11 @@ def test_claims_ask_for_grants_only_after_a_change(served):
         return len(sent)
 
     cost("other")
-    assert cost("work") == cost("work", "other") == 4, "nothing was ever granted"
+    usual = cost("other")
+    assert cost("work") == cost("work", "other") == usual, "nothing was ever granted"
     served.grant_approvals.allow("work", 1, "host", "a.example.com", reason="asked for")
-    assert cost("work", "other", "work") == 5, "one more for a batch"
-    assert cost("work", "other", "work") == 4, "it is known"
+    assert cost("work", "other", "work") == usual + 1, "one more for a batch"
+    assert cost("work", "other", "work") == usual, "it is known"
     served.grant_approvals.revoke("work", 1, "host", "a.example.com")
-    assert cost("other", "work") == 5
-    assert cost("other", "work") == 4
+    assert cost("other", "work") == usual + 1
+    assert cost("other", "work") == usual

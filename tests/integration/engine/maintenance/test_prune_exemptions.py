@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
+from functory.engine.events.batch_publisher import OutboxOnly
 from functory.engine.maintenance import tree_deletion
 from tests.support.aging_world import DAY, MONTH, order, parts, publish, roots
 from tests.support.world import World
@@ -30,6 +31,7 @@ def leave_quarantined(world: World) -> str:
 
 def leave_unpublished(world: World) -> str:
     root = world.events.emit("order", {})
+    world.router.publish_with(OutboxOnly())
     world.run_all()
     return root
 

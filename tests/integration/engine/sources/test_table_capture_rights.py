@@ -42,7 +42,7 @@ def test_an_ordinary_role_writes_events_only_by_writing_the_table(shop: Shop) ->
         row = shop.watch()
         clerk.execute("INSERT INTO shop.orders (id) VALUES (1)")
         assert shop.types() == ["inserted"]
-        for statement in ("SELECT * FROM event", "INSERT INTO outbox SELECT id, now() FROM event"):
+        for statement in ("SELECT * FROM event", "INSERT INTO routing_queue (event_id) SELECT id FROM event"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 clerk.execute(statement)
         clerk.execute("CREATE TABLE shop.forged (id int PRIMARY KEY)")

@@ -198,8 +198,8 @@ def test_events_decide_in_the_order_in_which_they_were_routed(world: World) -> N
     (second,) = emit(world, 2)
     with world.database.write() as tx:
         tx.execute(
-            schema.event.update()
-            .where(schema.event.c.id == first)
+            schema.routing_queue.update()
+            .where(schema.routing_queue.c.event_id == first)
             .values(route_after=world.clock.now() + timedelta(seconds=30))
         )
     world.route()

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.executions.claims import Claim
 from functory.engine.functions import versions
+from functory.engine.triggers import kill_switch
 from functory.triggers.analysis.event_explanation import explain
 
 if TYPE_CHECKING:
@@ -129,6 +130,52 @@ def test_the_functions_of_more_matches_than_sqlite_takes_in_one_expression_are_f
     wanted = [("work", None), ("work", 1), *((f"missing{n}", None) for n in range(1500))]
     with shop.database.read() as tx:
         assert set(versions.load_many(tx, wanted)) == {("work", None), ("work", 1)}
+
+
+@pytest.mark.parametrize("reference", ["work", "work@1"])
+def test_a_router_that_knows_a_function_sees_each_change_of_it(world, reference):
+    def started() -> tuple[str, int]:
+        world.events.emit("order.created")
+        ((_, reason),) = [one for one in world.route() if one[0] == "on-order"]
+        newest = world.rows(schema.execution)[-1]
+        return reason or f"v{newest['version']}", newest["priority"]
+
+    pinned = "@" in reference
+    world.function("work")
+    world.trigger("on-order", reference, {"type": ["order.created"]})
+    assert started() == started() == ("v1", 0)
+    world.function("work", limits={"priority": 7})
+    assert started() == (("v1", 0) if pinned else ("v2", 7))
+    world.functions.disable("work")
+    assert started()[0] == "function_unavailable"
+    world.functions.activate("work", 1)
+    assert started() == ("v1", 0)
+    world.functions.delete("work", force=True)
+    assert started()[0] == "function_unavailable"
+    world.function("work", "event, more=None")
+    assert started()[0] == ("v1" if pinned else "v3")
+
+
+def test_a_change_that_another_process_commits_meanwhile_is_seen_by_the_next_batch(make_world):
+    world, other = make_world(), make_world()
+    world.function("work")
+    world.trigger("on-order", "work", {"type": ["order.created"]})
+    for version in (1, 2, 3):
+        world.events.emit("order.created")
+        assert ("on-order", None) in world.route()
+        assert [row["version"] for row in world.rows(schema.execution)][-1] == version
+        other.function("work", f"*given, v{version}=None, **named")
+
+
+def test_a_kill_switch_that_is_thrown_between_two_batches_stops_a_router(shop):
+    shop.events.emit("order.created")
+    assert ("on-order", None) in shop.route()
+    switches = kill_switch.Switches(shop.database)
+    switches.throw("triggers")
+    shop.events.emit("order.created")
+    assert shop.route() == []
+    switches.release("triggers")
+    assert ("on-order", None) in shop.route()
 
 
 def test_an_output_pattern_that_matches_is_an_event_of_its_own_in_the_same_transaction(world):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +10,13 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.errors import Unavailable
-from functory.engine.events import exchange
+from functory.engine.events import exchange, outbox
+from functory.engine.events.batch_publisher import OutboxOnly
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.settings import load_settings
 from functory.workers.dispatcher import Dispatcher
 from tests.services.faulty_proxy import FaultyProxy
+from tests.support.queue_places import place_of, with_places
 from tests.support.world import World, on_postgresql
 
 pytest_plugins = ["tests.support.world"]
@@ -37,8 +39,15 @@ def proxy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def published(world: World, proxy: FaultyProxy) -> Iterator[World]:
     """A world whose broker is behind the proxy."""
     world.settings = load_settings(home=world.home, broker_url=proxy.url)
+    world.router.publish_with(OutboxOnly())
     world.function("work")
     yield world
+
+
+def put(world: World, ids: Sequence[str]) -> None:
+    """Put events into the outbox."""
+    with world.database.write() as tx:
+        outbox.put(tx, ids)
 
 
 def claims_beside(world: World) -> int:
@@ -74,7 +83,7 @@ def test_a_worker_polls_what_the_dispatcher_cannot_send(
     # No lock of the dispatcher was in the way, and its end does not take the execution from the worker.
     assert claimed == [1]
     (row,) = world.rows(schema.execution, schema.execution.c.state == "running")
-    assert row["dispatched_at"] is not None
+    assert place_of(world.database, row["id"])["dispatched_at"] is not None
     proxy.heal()
     world.start()
     assert dispatcher.dispatch_batch() == 1
@@ -90,11 +99,10 @@ def test_what_could_not_be_sent_is_due_at_once(published: World, proxy: FaultyPr
     for _ in range(2):
         with pytest.raises(Unavailable, match="the broker cannot be used"):
             dispatcher.dispatch_batch()
-        (row,) = world.rows(schema.execution)
-        assert row["dispatched_at"] is None and row["dispatch_count"] == 0
+        assert place_of(world.database, started["id"])["queue"] == "backlog"
     proxy.heal()
     assert dispatcher.dispatch_batch() == 1
-    (row,) = world.rows(schema.execution)
+    (row,) = with_places(world.database, world.rows(schema.execution))
     assert row["id"] == started["id"] and row["dispatch_count"] == 1
     dispatcher.close()
 
@@ -122,19 +130,21 @@ def test_events_wait_without_locks_and_are_published_afterwards(
 ) -> None:
     world = published
     publisher = OutboxPublisher(world.database, world.settings)
+    world.route()
     while publisher.run_once():
         pass
     assert not world.rows(schema.outbox)
     world.events.emit("order.placed", {})
+    world.route()
     proxy.half_open()
     free: list[int] = []
     publish = exchange.EventPublisher.publish
 
-    def beside(self: exchange.EventPublisher, rows: Any) -> None:
+    def beside(self: exchange.EventPublisher, rows: Any) -> list[int]:
         with world.database.write() as tx:
             locked = sa.select(schema.outbox).with_for_update(skip_locked=True)
             free.append(len(tx.rows(locked)))
-        publish(self, rows)
+        return publish(self, rows)
 
     monkeypatch.setattr(exchange.EventPublisher, "publish", beside)
     with pytest.raises(Unavailable, match="the broker cannot be used"):
@@ -150,14 +160,16 @@ def test_two_publishers_do_not_publish_the_same_event(world: World, monkeypatch:
     published: list[str] = []
     second: list[bool] = []
 
-    def publish(self: exchange.EventPublisher, rows: Any) -> None:
+    def publish(self: exchange.EventPublisher, rows: Any) -> list[int]:
         published.extend(row["id"] for row in rows)
         if not second:
             second.append(True)
             OutboxPublisher(world.database, world.settings).run_once()
+        return []
 
     monkeypatch.setattr(exchange.EventPublisher, "publish", publish)
     ids = [world.events.emit("order.placed", {"n": n}) for n in range(3)]
+    put(world, ids)
     OutboxPublisher(world.database, world.settings).run_once()
     assert published == ids and not world.rows(schema.outbox)
 
@@ -170,13 +182,15 @@ def test_events_of_a_publisher_that_died_are_published_by_another(
 
     published: list[str] = []
 
-    def die(self: exchange.EventPublisher, rows: Any) -> None:
+    def die(self: exchange.EventPublisher, rows: Any) -> list[int]:
         raise Died
 
-    def publish(self: exchange.EventPublisher, rows: Any) -> None:
+    def publish(self: exchange.EventPublisher, rows: Any) -> list[int]:
         published.extend(row["id"] for row in rows)
+        return []
 
     id_ = world.events.emit("order.placed", {})
+    put(world, [id_])
     publisher = OutboxPublisher(world.database, world.settings)
     monkeypatch.setattr(exchange.EventPublisher, "publish", die)
     with pytest.raises(Died):

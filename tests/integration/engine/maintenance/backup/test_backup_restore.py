@@ -100,7 +100,7 @@ def test_everything_is_there_again_and_what_ran_is_queued_as_lost(
     assert [row["outcome"] for row in after["attempt"] if row["execution_id"] == running["id"]] == ["lost"]
     assert after["worker"] == []
     assert [row["action"] for row in after["audit"]][-1] == "db.restore"
-    assert all(row["dispatched_at"] is None for row in after["execution"])
+    assert after["in_flight"] == []
 
 
 def test_it_goes_on_where_the_backup_was_and_a_worker_of_before_commits_nothing(

@@ -71,12 +71,12 @@ def test_what_is_open_is_counted_only_when_nothing_should_be(world: World) -> No
 
 def test_every_invariant_is_asked_in_its_order_and_tells_how_long_it_took(world: World) -> None:
     found = verify(world.database, world.settings)
-    assert [one.code for one in found] == [f"I{n}" for n in range(1, 17)] == list(CODES)
+    assert [one.code for one in found] == [f"I{n}" for n in range(1, 19)] == list(CODES)
     assert all(one.seconds > 0 and one.title for one in found)
     (one,) = verify(world.database, world.settings, only=["I7"])
     assert one == InvariantResult("I7", one.title, 0, (), one.seconds)
-    with pytest.raises(Invalid, match="no invariant I17"):
-        verify(world.database, world.settings, only=["I17"])
+    with pytest.raises(Invalid, match="no invariant I19"):
+        verify(world.database, world.settings, only=["I19"])
 
 
 def test_a_budget_that_is_lowered_below_what_was_spent_is_spent(world: World) -> None:
@@ -278,3 +278,13 @@ def test_deciding_again_finds_a_match_that_has_left_nothing(story: Story, tmp_pa
             world.close()
     assert found.missing == 2 and found.skipped > 0
     assert any(f"event {event['id']} (b) matches trigger both" in words for words in found.examples)
+
+
+def test_an_attempt_without_its_execution_is_found(world: World) -> None:
+    world.function()
+    world.finish(world.claim(world.start()))
+    (attempt,) = world.rows(schema.attempt)
+    with world.database.write() as tx:
+        tx.insert(schema.attempt, [attempt | {"execution_id": tx.new_id()}])
+    (found,) = verify(world.database, world.settings, only=["I18"])
+    assert found.count == 1 and "has no execution" in found.examples[0]

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from functory.workers.sandbox.confinement import scratch
+from functory.workers.sandbox.confinement.seccomp.filter import architecture
+from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
@@ -27,6 +29,11 @@ def result(runner, task, host=None):
     return outcome.result
 
 
+def asleep(pid: int) -> bool:
+    """Return True if a child waits for its task: in a read, after all of its own work."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == str(NUMBERS[architecture()]["read"])
+
+
 def spares(runner) -> list[str]:
     """Return the children of the plain zygote while nothing runs."""
     return children(runner.zygote_pid)
@@ -40,6 +47,48 @@ def test_a_kind_in_use_has_a_spare_that_takes_the_next_execution():
         (waiting,) = spares(runner)
         assert runner.run(job(HASH), FakeHost()).pid == int(waiting)
         wait_for(lambda: len(spares(runner)) == 1 and spares(runner) != [waiting])
+
+
+VISIBLE = """
+import collections, gc, linecache, os, random, signal, sys, threading
+def f():
+    kinds = collections.Counter(f"{type(o).__module__}.{type(o).__name__}" for o in gc.get_objects())
+    return {
+        "practised": gc.get_stats()[2]["collections"],
+        "same": {
+            "modules": sorted(sys.modules),
+            "files": [n for n in range(60) if not _closed(n)],
+            "lines": sorted(linecache.cache),
+            "threads": [t.name for t in threading.enumerate()],
+            "random": random.random(),
+            "environment": dict(os.environ),
+            "folder": [os.getcwd(), os.listdir()],
+            "signals": [str(signal.getsignal(n)) for n in range(1, 32)],
+            "functions": sorted(o.__name__ for o in gc.get_objects() if type(o) is type(f)),
+            # Without the zygote's handles on children that live beside this one.
+            "kinds": sorted(k for k in kinds if not k.startswith("socket.") and "zygote" not in k),
+        },
+    }
+def _closed(n):
+    try:
+        os.fstat(n)
+    except OSError:
+        return True
+"""
+
+
+def test_a_spare_practises_and_leaves_nothing_that_a_function_could_see():
+    with Runner(options=Options(spares=1)) as runner:
+        fresh = result(runner, job(VISIBLE))
+        used = {str(runner.run(job(HASH), FakeHost()).pid)}
+        wait_for(lambda: (there := spares(runner)) and not used & set(there))
+        waiting = int(spares(runner)[0])
+        # It practises before it takes the task, or not at all if the task is there already.
+        wait_for(lambda: asleep(waiting))
+        outcome = runner.run(job(VISIBLE), FakeHost())
+    assert outcome.pid == waiting
+    assert outcome.result["practised"] > fresh["practised"]
+    assert outcome.result["same"] == fresh["same"]
 
 
 def test_no_spares_when_none_are_wanted():
@@ -313,3 +362,67 @@ def test_a_granted_path_that_is_reached_by_a_link_is_refused(tmp_path):
             outcome = runner.run(task, FakeHost())
             assert outcome.status == status
         assert "reached by a link: grant the place that it leads to" in outcome.error["message"]
+
+
+LEFT_BEHIND = {
+    "a thread": "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+    "the environment": "import os; os.environ['TZ'] = 'UTC'",
+    "a folder": "import os; os.mkdir('d'); os.chdir('d')",
+    "a file": "open('notes', 'w').close()",
+    "an open file": "import os; kept.append(open(os.devnull))",
+    "a signal handler": "import signal; signal.signal(signal.SIGUSR1, lambda *_: None)",
+    "an alarm": "import signal; signal.signal(signal.SIGALRM, signal.SIG_IGN); signal.alarm(60)",
+    "a mask": "import os; os.umask(0o777)",
+    "a path": "import sys; sys.path.append('/rw')",
+    "a tracer": "import sys; sys.settrace(lambda *_: None)",
+    "a deep stack": "import sys; sys.setrecursionlimit(5000)",
+    "much memory": "kept.append(b'x' * 40_000_000)",
+}
+
+
+@pytest.mark.parametrize("leave", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
+def test_a_process_is_used_again_only_if_the_run_left_it_as_it_was(leave):
+    source = f"kept = []\nruns = []\ndef f(x):\n    runs.append(x)\n    if x:\n        {leave}\n    return len(runs)"
+    with Runner() as runner:
+
+        def run(x, **how):
+            return result(runner, job(source, input={"x": x}, reuse=True, **how))
+
+        assert [run(0, tidy=True), run(0, tidy=True), run(1, tidy=True), run(0, tidy=True)] == [1, 2, 3, 1]
+        # Who declares it keeps whatever is left.
+        assert [run(1), run(0)] == [2, 3]
+
+
+def test_what_a_run_sets_in_context_variables_ends_with_it():
+    source = """
+import contextvars, decimal
+level = contextvars.ContextVar("level", default=0)
+def f():
+    found = [level.get(), decimal.getcontext().prec]
+    level.set(7)
+    decimal.getcontext().prec = 3
+    return found
+"""
+    with Runner() as runner:
+        task = job(source, reuse=True, tidy=True)
+        assert [result(runner, task) for _ in range(2)] == [[0, 28], [0, 28]]
+
+
+def test_random_numbers_are_those_of_the_execution_in_a_kept_process_too():
+    source = "import random\ndef f():\n    return random.random()"
+    with Runner() as runner:
+        kept = [result(runner, job(source, seed=seed, reuse=True, tidy=True)) for seed in (1, 2, 1)]
+        fresh = [result(runner, job(source, seed=seed)) for seed in (1, 2)]
+    assert kept == [*fresh, fresh[0]]
+    assert fresh[0] != fresh[1]
+
+
+def test_few_processes_are_kept_for_many_versions():
+    with Runner() as runner:
+        pids = [
+            runner.run(job(code(HASH, version=number + 1), reuse=True, tidy=True), FakeHost()).pid
+            for number in range(40)
+        ]
+        wait_for(lambda: len([pid for pid in pids if alive(pid)]) <= 32)
+        assert alive(pids[-1])
+        assert runner.run(job(code(HASH, version=40), reuse=True, tidy=True), FakeHost()).pid == pids[-1]

@@ -418,3 +418,67 @@ def test_unknown_machines_are_refused(monkeypatch):
     monkeypatch.setattr(os, "uname", lambda: os.uname_result((*uname[:4], "riscv64")))
     with pytest.raises(OSError, match="riscv64"):
         architecture()
+
+
+def stacked(below: Machine, above: Machine, number: int, token: int, arguments: tuple[int, ...]) -> int:
+    """Return the kernel's verdict on a call of a process under ``above``, and since later under ``below``.
+
+    seccomp(2): the strictest action counts, and of two equal ones the data of the filter that was loaded last.
+    """
+    later, earlier = (machine.verdict(number, token, arguments)[0] for machine in (below, above))
+
+    def strictness(verdict: int) -> int:
+        action = verdict & 0xFFFF0000
+        return action - (1 << 32) if action & 0x80000000 else action
+
+    return earlier if strictness(earlier) < strictness(later) else later
+
+
+def children_of_tiers() -> list[tuple[Profile, Profile]]:
+    """Return the pairs of a zygote's profile and a child's that the tiers make."""
+    pairs = []
+    for subprocess, network, reusable in itertools.product((False, True), repeat=3):
+        # Tiers A and B; then C: as root with a user for itself or without, each on old and new kernels.
+        tiers = [(True, True, True)]
+        if not subprocess:
+            tiers += [(True, True, False), (True, False, True), (False, False, False)]
+        for may_signal, contained, metadata in tiers:
+            shared = {"subprocess": subprocess, "network": network, "metadata": metadata}
+            zygote = Profile(name="zygote", signals=may_signal, **shared)
+            pairs.append((zygote, Profile(name="child", signals=contained, reusable=reusable, **shared)))
+    return pairs
+
+
+@pytest.mark.parametrize("arch", NUMBERS)
+@pytest.mark.parametrize(("zygote", "child"), children_of_tiers(), ids=title)
+def test_what_a_child_s_filter_adds_gives_the_verdicts_of_the_whole_one(arch, zygote, child):
+    """All system calls, with all arguments that a rule of either filter looks at, in each tier."""
+    zygote_pid, child_pid = 4001, PID
+    above = Machine(program(arch, zygote, zygote_pid))
+    whole = Machine(program(arch, child, child_pid))
+    added = Machine(program(arch, child, child_pid, zygote))
+    assert len(added.code) < len(whole.code) / 2, "it is only a difference"
+    rules = [conditions(child, child_pid), conditions(zygote, zygote_pid)]
+    names = {number: name for name, number in NUMBERS[arch].items()}
+    tried = 0
+    for number in [*range(601), 1000, 2**16, 2**30, 2**30 + 59, 2**31, 2**32 - 1]:
+        several: set[tuple[int, ...]] = {(), (2**64 - 1,) * 6, (child_pid,) * 2, (zygote_pid,) * 2}
+        for rule in rules:
+            several |= {*itertools.product(*arguments_around(rule.get(names.get(number, ""), [])))}
+        for arguments in several:
+            for token in (TOKENS[arch], 0x40000003) if len(several) < 99 else (TOKENS[arch],):
+                want = stacked(whole, above, number, token, arguments)
+                got = stacked(added, above, number, token, arguments)
+                assert got == want, f"{names.get(number, number)}{tuple(map(hex, arguments))}"
+                tried += 1
+    assert tried > 5000
+
+
+def test_a_filter_under_another_one_keeps_its_own_pid():
+    """The rule about a process's own pid is written alike in both, and means another process in each."""
+    zygote = Profile(name="zygote", signals=False)
+    child = Profile(name="child", signals=False)
+    added = Machine(program("x86_64", child, PID, zygote))
+    kill = NUMBERS["x86_64"]["kill"]
+    assert added.verdict(kill, TOKENS["x86_64"], (PID, 9))[0] == ALLOW
+    assert added.verdict(kill, TOKENS["x86_64"], (4001, 9))[0] == EPERM

@@ -1,0 +1,355 @@
+"""The batch publisher: publishes events from the memory of the process that has just written them.
+
+    with database.write() as tx:
+        ...
+        publisher.put(tx, rows)
+
+The transaction writes one row of the outbox for the batch, with a claim. After the commit a thread publishes the batch
+and waits once for all its confirms, while the writer goes on. The row is deleted in the writer's next transaction, or
+by the thread when no other comes. After a crash or a failure the claim ends, and any outbox publisher
+(:mod:`functory.engine.maintenance.outbox_publisher`) publishes the batch from the database.
+
+Batches are published in the order of their commits. When the broker fails, or cannot keep up, batches stay in the
+database until nothing waits there any more: a batch of the memory never overtakes one that waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from functory.engine.database.connection import Database, Tx
+from functory.engine.errors import Unavailable
+from functory.engine.events import outbox
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+
+log = structlog.get_logger("functory.publisher")
+
+# Most events that wait for the broker in memory.
+MAX_EVENTS = 4000
+# Most events of one round: they are encoded and confirmed together.
+ROUND_EVENTS = 500
+# Rows of confirmed batches are deleted in the writer's next transaction; after this time (seconds) in one of their own.
+DELETE_SECONDS = 0.25
+# After a failure: events are left to the outbox for this time (seconds).
+RETRY_SECONDS = 1.0
+# A sweep waits this long (seconds) for older batches of the memory.
+SWEEP_WAIT_SECONDS = 10.0
+# At the end: how long (seconds) the last batches may take.
+CLOSE_SECONDS = 3.0
+
+
+class Publisher(Protocol):
+    """What sends events to the broker; see :class:`functory.engine.events.exchange.EventPublisher`."""
+
+    def publish(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+        """Send events in order, and wait until the broker has confirmed them. Returns the sizes of the messages."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events of a committed transaction, and their rows in the outbox.
+
+    ``era`` is the number of failures before the transaction began.
+    """
+
+    outbox_ids: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+    era: int
+
+
+@dataclass
+class _Mode:
+    """How the batches of an open transaction are published: from memory (``direct``) or by others. ``looked``: it had
+    to ask the database. ``failures`` is the number of failures before.
+    """
+
+    direct: bool
+    looked: bool
+    failures: int
+
+
+class PublishesEvents(Protocol):
+    """How a process publishes the events that its transactions write or route."""
+
+    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Let these events be published, in order, when the transaction has committed."""
+        ...
+
+
+class OutboxOnly:
+    """Leaves all events to the outbox publisher."""
+
+    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See :class:`PublishesEvents`."""
+        outbox.put(tx, [row["id"] for row in rows])
+
+
+class NotPublished:
+    """Publishes nothing: there is no broker that a subscriber could reach."""
+
+    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Do nothing."""
+
+
+def without_thread(settings: Settings) -> PublishesEvents:
+    """Return how a process without a batch publisher publishes."""
+    return OutboxOnly() if settings.publishes else NotPublished()
+
+
+class BatchPublisher:
+    """Publishes the batches of this process in a thread. Safe to use from many threads.
+
+    ``monotonic`` is the clock of its pauses, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        publisher: Publisher,
+        claim_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._claim_seconds = claim_seconds
+        self._monotonic = monotonic
+        self._database = database
+        self._publisher = publisher
+        self._changed = threading.Condition()
+        self._waiting: deque[Batch] = deque()
+        self._waiting_events = 0
+        self._confirmed: list[str] = []
+        self._confirmed_at = 0.0
+        # False while older batches may wait in the database. Then a transaction has to look.
+        self._direct = False
+        # Transactions that had to look: how many were begun, and how many of them are open.
+        self._begun = 0
+        self._looking = 0
+        # By the id of the transaction.
+        self._modes: dict[int, _Mode] = {}
+        # Older batches are being published from the database.
+        self._sweeping = 0
+        self._failures = 0
+        self._failed_at = -RETRY_SECONDS
+        self._publishing = False
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See :class:`PublishesEvents`: from memory, if no older batch waits in the database."""
+        if not rows:
+            return
+        mode = self._modes.get(id(tx)) or self._begin(tx)
+        confirmed = self._take_confirmed(tx)
+        event_ids = [row["id"] for row in rows]
+        seconds = self._claim_seconds if mode.direct else None
+        ids = outbox.put(tx, event_ids, claim_seconds=seconds)
+        if mode.direct:
+            tx.at_end(lambda committed: self._add(Batch(ids, rows, mode.failures)) if committed else None)
+        if confirmed:
+            outbox.mark_published(tx, confirmed)
+
+    def _begin(self, tx: Tx) -> _Mode:
+        """Decide how the batches of a transaction are published."""
+        with self._changed:
+            if self._closed or self._waiting_events >= MAX_EVENTS:
+                self._direct = False
+            mode = _Mode(self._direct, not self._direct, self._failures)
+            self._begun += mode.looked
+            self._looking += mode.looked
+            begun = self._begun
+            self._modes[id(tx)] = mode
+
+        def end(committed: bool) -> None:
+            with self._changed:
+                del self._modes[id(tx)]
+                self._looking -= mode.looked
+                if committed and mode.looked and mode.direct and begun == self._begun:
+                    self._direct = mode.failures == self._failures
+
+        tx.at_end(end)
+        if mode.looked:
+            mode.direct = self._may_publish(tx, begun)
+        return mode
+
+    def _take_confirmed(self, tx: Tx) -> list[str]:
+        """Take the rows of confirmed batches, which this transaction deletes."""
+        with self._changed:
+            confirmed, self._confirmed = self._confirmed, []
+
+        def end(committed: bool) -> None:
+            if not committed:
+                with self._changed:
+                    self._confirmed += confirmed
+
+        if confirmed:
+            tx.at_end(end)
+        return confirmed
+
+    def _may_publish(self, tx: Tx, begun: int) -> bool:
+        """Return True when no older batch waits in the database or in an open transaction of this process."""
+        with self._changed:
+            alone = self._looking == 1 and not self._sweeping and begun == self._begun
+            rested = self._monotonic() - self._failed_at >= RETRY_SECONDS
+            if not alone or not rested or self._closed or self._waiting_events >= MAX_EVENTS:
+                return False
+        return not outbox.has_unclaimed(tx)
+
+    def _add(self, batch: Batch) -> None:
+        """Let the thread publish a batch."""
+        with self._changed:
+            self._waiting.append(batch)
+            self._waiting_events += len(batch.rows)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="functory-publish", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def sweeping(self) -> Iterator[None]:
+        """Publish batches from the database: meanwhile batches of the memory do not overtake them, nor they those."""
+        with self._changed:
+            self._sweeping += 1
+            if not self._direct:
+                self._changed.wait_for(lambda: not self._waiting and not self._publishing, SWEEP_WAIT_SECONDS)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._sweeping -= 1
+
+    def close(self) -> None:
+        """Publish what waits, for at most ``CLOSE_SECONDS``, and leave the rest to others."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_SECONDS)
+        with contextlib.suppress(Unavailable):
+            self._release()
+            self._delete_confirmed()
+        self._publisher.close()
+
+    def wait_until_published(self, timeout: float = 10.0) -> bool:
+        """Wait until no batch is in memory. Returns whether that came true in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting and not self._publishing, timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting and self._closed:
+                    return
+                if not self._waiting:
+                    self._changed.wait(self._pause())
+                batches = self._take()
+            try:
+                if batches:
+                    self._publish(batches)
+                elif self._pause() == 0.0:
+                    self._delete_confirmed()
+            except Unavailable as error:
+                log.debug("the database is unavailable, rows of the outbox stay", why=error.why)
+                self._rest()
+            except Exception:
+                log.exception("a batch could not be published, it waits in the outbox")
+                self._rest()
+
+    def _rest(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
+
+    def _pause(self) -> float | None:
+        """Return the seconds until confirmed batches are to be deleted; None when there are none."""
+        if not self._confirmed:
+            return None
+        return max(0.0, DELETE_SECONDS - (self._monotonic() - self._confirmed_at))
+
+    def _take(self) -> list[Batch]:
+        batches: list[Batch] = []
+        count = 0
+        while self._waiting and (not batches or self._fits(batches[0], count)):
+            batches.append(self._waiting.popleft())
+            count += len(batches[-1].rows)
+        self._waiting_events -= count
+        self._publishing = bool(batches)
+        return batches
+
+    def _fits(self, first: Batch, count: int) -> bool:
+        following = self._waiting[0]
+        return following.era == first.era and count + len(following.rows) <= ROUND_EVENTS
+
+    def _publish(self, batches: Sequence[Batch]) -> None:
+        try:
+            if batches[0].era < self._failures:
+                # Older ones wait in the database.
+                self._release(batches)
+                return
+            try:
+                publish(self._publisher, [row for batch in batches for row in batch.rows])
+            except Unavailable as error:
+                log.warning("the broker is unavailable, events wait in the outbox", why=error.why)
+                with self._changed:
+                    self._direct, self._failed_at = False, self._monotonic()
+                    self._failures += 1
+                self._release(batches)
+                return
+            with self._changed:
+                self._confirmed += [id_ for batch in batches for id_ in batch.outbox_ids]
+                self._confirmed_at = self._monotonic()
+        finally:
+            with self._changed:
+                self._publishing = False
+                self._changed.notify_all()
+
+    def _release(self, batches: Sequence[Batch] = ()) -> None:
+        """Leave these batches and all that wait in memory to others."""
+        with self._changed:
+            left = [id_ for batch in (*batches, *self._waiting) for id_ in batch.outbox_ids]
+            self._waiting.clear()
+            self._waiting_events = 0
+        if left:
+            with self._database.write() as tx:
+                outbox.claim(tx, left, None)
+
+    def _delete_confirmed(self) -> None:
+        with self._changed:
+            ids, self._confirmed = self._confirmed, []
+        if not ids:
+            return
+        try:
+            with self._database.write() as tx:
+                outbox.mark_published(tx, ids)
+        except BaseException:
+            with self._changed:
+                self._confirmed += ids
+                self._confirmed_at = self._monotonic()
+            raise
+
+
+def publish(publisher: Publisher, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Publish events and count them. Raises :class:`Unavailable`."""
+    start = time.perf_counter()
+    try:
+        sizes = publisher.publish(rows)
+    except Exception:
+        metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
+        raise
+    metrics.outbox_publish.labels("ok").observe(time.perf_counter() - start)
+    for row in rows:
+        metrics.events_published.labels(metrics.type_label(row["type"])).inc()
+    for size in sizes:
+        metrics.event_size.observe(size)

@@ -1,0 +1,179 @@
+"""The rows of a claim: executions that begin to run, their places in the queue tables, and their attempts.
+
+Each takes one statement for any number of executions on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from functory.engine.database.schema import Instant, attempt, backlog, execution, in_flight
+from functory.engine.database.transaction import Tx
+from functory.engine.executions import queue_rows
+from functory.engine.executions.runnable_versions import RunnableVersion
+from functory.engine.functions import grant_approvals
+from functory.engine.serialization import json_codec
+
+# What an attempt needs of its execution. Results, leases and the like of earlier attempts are not read.
+_COLUMNS = [
+    execution.c[name]
+    for name in (
+        "id", "function", "version", "version_id", "cause", "trigger_id", "event_id", "parent_id", "root_id", "depth",
+        "chain", "input", "attempt", "failures", "max_attempts", "retries", "fence", "run_at", "has_concurrency",
+        "throttle", "cancel_requested_at", "created_at", "started_at",
+    )
+]  # fmt: skip
+_PLACE = [in_flight.c[name] for name in queue_rows.CLAIMED_COLUMNS]
+_NOW = sa.bindparam("now", type_=Instant)
+_IDS = sa.bindparam("ids", expanding=True)
+# One text instead of a parameter for each id: the statement stays the same for any number of them.
+_IN_TEXT = sa.text("execution.id = ANY(CAST(:ids AS uuid[]))")
+
+
+# The conditions of a claim, beside the ids.
+_CLAIMABLE = (
+    execution.c.state == "queued",
+    # What was sent is due by the dispatcher's clock; the clock of this process may be slightly behind.
+    sa.or_(
+        sa.exists().where(in_flight.c.execution_id == execution.c.id),
+        sa.exists().where(
+            backlog.c.execution_id == execution.c.id, queue_rows.READY, backlog.c.run_at <= _NOW
+        ),
+    ),
+    sa.or_(
+        execution.c.expires_at.is_(None),
+        execution.c.expires_at > _NOW,
+        execution.c.started_at.is_not(None),
+    ),
+)
+
+
+def _claimed(*conditions: Any) -> Any:
+    """The UPDATE that claims executions, and returns them as they are now."""
+    return (
+        sa.update(execution)
+        .where(*conditions)
+        .values(
+            state="running",
+            attempt=execution.c.attempt + 1,
+            fence=execution.c.fence + 1,
+            lease_until=sa.bindparam("lease", type_=Instant),
+            worker_id=sa.bindparam("worker"),
+            started_at=sa.func.coalesce(execution.c.started_at, _NOW),
+        )
+        .returning(*_COLUMNS, grant_approvals.CHANGE_COUNTER)
+    )
+
+
+@functools.cache
+def _claimed_with_places() -> Any:
+    """Claims executions and marks their rows in flight, which SQLite cannot do in one statement."""
+    mine = _claimed(_IN_TEXT, *_CLAIMABLE).cte("mine")
+    placed = (
+        sa.update(in_flight)
+        .where(in_flight.c.execution_id == mine.c.id)
+        .values(claimed=True)
+        .returning(*_PLACE)
+        .cte("placed")
+    )
+    places = [placed.c[column.name].label(f"place_{column.name}") for column in _PLACE]
+    return sa.select(mine, *places).select_from(mine.outerjoin(placed, placed.c.execution_id == mine.c.id))
+
+
+_CLAIMED = _claimed(execution.c.id.in_(_IDS), *_CLAIMABLE)
+
+
+def take(
+    tx: Tx, ids: Sequence[str], worker_id: str, lease_until: datetime
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]], int | None]:
+    """queued → running for those of ``ids`` that are due.
+
+    Returns their rows (with the columns that an attempt needs), their rows in flight by id, and the counter of grant
+    approvals. An execution without a row in flight is to be queued again
+    (:func:`functory.engine.executions.queue_rows.mark_claimed`).
+    """
+    given = {"now": tx.now, "lease": lease_until, "worker": worker_id}
+    if tx.dialect == "postgresql":
+        result = tx.execute(_claimed_with_places(), given | {"ids": "{" + ",".join(ids) + "}"})
+    else:
+        result = tx.execute(_CLAIMED, given | {"ids": list(ids)})
+    names = [column.name for column in _COLUMNS]
+    place_names = [column.name for column in _PLACE]
+    count = len(names)
+    rows: list[dict[str, Any]] = []
+    places: dict[str, dict[str, Any]] = {}
+    change_counter: int | None = None
+    for values in result:
+        row = dict(zip(names, values, strict=False))
+        rows.append(row)
+        change_counter = values[count]
+        place = values[count + 1 :]
+        if place and place[0] is not None:
+            places[row["id"]] = dict(zip(place_names, place, strict=True))
+    missing = [row["id"] for row in rows if row["id"] not in places]
+    if missing:
+        # Never sent; or moved between the queue tables while this statement waited for their rows.
+        places |= queue_rows.mark_claimed(tx, missing)
+    return rows, places, change_counter
+
+
+# One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters.
+_BEGUN = sa.text(
+    """
+    INSERT INTO attempt (execution_id, fence, number, worker_id, isolation, sandbox, started_at, queued_seconds)
+    SELECT given.id, given.fence, given.number, :worker, :isolation, box.value, :now, given.queued
+    FROM json_to_recordset(CAST(:rows AS json)) AS given (id uuid, fence int, number int, box text, queued float8)
+    JOIN json_each_text(CAST(:boxes AS json)) AS box ON box.key = given.box
+    """
+).bindparams(
+    sa.bindparam("rows", type_=sa.Text),
+    sa.bindparam("boxes", type_=sa.Text),
+    sa.bindparam("now", type_=Instant),
+)
+
+
+def add_attempts(
+    tx: Tx,
+    rows: Sequence[Mapping[str, Any]],
+    queued_seconds: Sequence[float | None],
+    runnable: Mapping[str, RunnableVersion],
+    worker_id: str,
+    isolation: str,
+) -> None:
+    """Write the rows of attempts that begin now, for executions as :func:`take` returned them."""
+    if tx.dialect == "postgresql":
+        given = [
+            {
+                "id": row["id"],
+                "fence": row["fence"],
+                "number": row["attempt"],
+                "box": row["version_id"],
+                "queued": queued,
+            }
+            for row, queued in zip(rows, queued_seconds, strict=True)
+        ]
+        boxes = {id_: version.sandbox_text for id_, version in runnable.items()}
+        parameters = {"rows": json_codec.dumps(given), "boxes": json_codec.dumps(boxes), "now": tx.now}
+        tx.execute(_BEGUN, parameters | {"worker": worker_id, "isolation": isolation})
+        return
+    tx.insert(
+        attempt,
+        [
+            {
+                "execution_id": row["id"],
+                "fence": row["fence"],
+                "number": row["attempt"],
+                "worker_id": worker_id,
+                "isolation": isolation,
+                "sandbox": runnable[row["version_id"]].sandbox,
+                "started_at": tx.now,
+                "queued_seconds": queued,
+            }
+            for row, queued in zip(rows, queued_seconds, strict=True)
+        ],
+    )

@@ -1,0 +1,29 @@
+"""Decides whether the process of an execution may run the next one of the same version. Pure.
+
+The author of a function decides it with ``reuse``. Without that a process is kept where its code has no effect but
+through its worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from functory.engine.access.grants import NOTHING, RIGHTS, Grants
+
+
+def declared_reuse(version: Mapping[str, Any]) -> bool | None:
+    """Return what the author declared as ``reuse``; None for nothing."""
+    if version["reuse"]:
+        return True
+    return False if version["declared"].get("reuse") else None
+
+
+def is_pure(codes: Iterable[Mapping[str, Any]], granted: Grants = NOTHING) -> bool:
+    """Return True if versions that run in one process have no right, ask for none, and none declares ``reuse=False``.
+
+    A preload is no right: all executions of its environment share it.
+    """
+    return not granted.only(RIGHTS) and not any(
+        declared_reuse(code) is False or Grants.declared(code).only(RIGHTS) for code in codes
+    )

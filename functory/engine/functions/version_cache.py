@@ -1,0 +1,35 @@
+"""Function versions that a router keeps from one transaction to the next.
+
+The counter of function changes says whether they still hold. The caller reads it in the transaction that uses them: a
+change that is committed before is never missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from functory.engine.database.transaction import Tx
+from functory.engine.functions import versions
+from functory.engine.functions.dependencies import Reference
+
+
+class VersionCache:
+    """The versions of one database that start executions, by reference. One thread uses it."""
+
+    def __init__(self) -> None:
+        self._changes = -1
+        self._known: dict[Reference, dict[str, Any] | None] = {}
+
+    def load(self, tx: Tx, references: Iterable[Reference], changes: int) -> dict[Reference, dict[str, Any]]:
+        """Return those versions that exist (:func:`versions.load_starts`). ``changes`` is the counter's value as of
+        this transaction.
+        """
+        if changes != self._changes:
+            self._known, self._changes = {}, changes
+        wanted = set(references)
+        missing = wanted - self._known.keys()
+        if missing:
+            found = versions.load_starts(tx, missing)
+            self._known.update({reference: found.get(reference) for reference in missing})
+        return {reference: row for reference in wanted if (row := self._known[reference]) is not None}

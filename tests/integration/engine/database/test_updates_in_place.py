@@ -1,0 +1,69 @@
+"""PostgreSQL updates the rows that every execution changes in place, without a new entry in an index (HOT)."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from functory.engine.database import schema
+from functory.engine.executions import queue_rows
+from functory.engine.executions.retry_or_dead import AttemptResult
+from tests.support.waiting import wait_for
+from tests.support.world import World, on_postgresql
+
+pytest_plugins = ["tests.support.world"]
+
+# What the engine changes after the insert.
+CHANGING = {
+    "execution": {
+        "state", "attempt", "failures", "released", "fence", "run_at", "lease_until", "worker_id",
+        "cancel_requested_at", "versions", "result", "result_kind", "warnings", "error", "started_at", "finished_at",
+    },
+    "attempt": {"ended_at", "outcome", "error", "duration_seconds", "waited_seconds"},
+    "in_flight": {"claimed", "dispatched_at", "dispatch_count"},
+}  # fmt: skip
+
+UPDATES = sa.text(
+    "SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname IN"
+    " ('execution', 'attempt', 'in_flight')"
+)
+EXECUTIONS = 400
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_no_index_has_a_column_that_changes(name: str) -> None:
+    table = schema.metadata.tables[name]
+    assert {column.name for column in table.columns} >= CHANGING[name]
+    for index in table.indexes:
+        where = str(index.dialect_options["postgresql"]["where"])
+        used = {column.name for column in index.columns} | {
+            column.name for column in table.columns if column.name in where.split()
+        }
+        assert not used & CHANGING[name], index.name
+
+
+def updates(world: World) -> dict[str, tuple[int, int]]:
+    with world.database.read() as tx:
+        return {row["relname"]: (row["n_tup_upd"], row["n_tup_hot_upd"]) for row in tx.rows(UPDATES)}
+
+
+@on_postgresql
+def test_nine_of_ten_updates_of_a_run_touch_no_index(world: World) -> None:
+    world.function()
+    before = updates(world)
+    rows = [world.start() for _ in range(EXECUTIONS)]
+    for first in range(0, EXECUTIONS, 50):
+        ids = [row["id"] for row in rows[first : first + 50]]
+        with world.database.write() as tx:
+            queue_rows.mark_sent(tx, ids)
+        claims = world.worker.claim(ids)
+        world.worker.finish_many([(claim, AttemptResult("succeeded", result=1)) for claim in claims])
+    expected = {"execution": 2 * EXECUTIONS, "attempt": EXECUTIONS, "in_flight": EXECUTIONS}
+
+    def counted() -> dict[str, tuple[int, int]]:
+        now = updates(world)
+        return {name: (now[name][0] - before[name][0], now[name][1] - before[name][1]) for name in now}
+
+    wait_for(lambda: all(counted()[name][0] >= number for name, number in expected.items()))
+    for name, (all_, in_place) in counted().items():
+        assert in_place >= 0.9 * all_, (name, all_, in_place)

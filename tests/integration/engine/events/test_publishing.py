@@ -1,0 +1,290 @@
+"""Every event is published at least once, in order: by the process that routes it, or from the outbox."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from functory.engine.database import schema
+from functory.engine.errors import Unavailable
+from functory.engine.events import batch_publisher, outbox, routing_queue
+from functory.engine.events.batch_publisher import BatchPublisher, OutboxOnly
+from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
+from functory.engine.maintenance.state_metrics import StateCollector
+from functory.engine.settings import load_settings
+from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from tests.support.waiting import wait_for
+from tests.support.world import World
+
+pytest_plugins = ["tests.support.world"]
+
+
+class Exchange:
+    """Plays the broker: keeps the ids that it has confirmed. ``down`` lets it fail, ``before`` is called first."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.calls = 0
+        self.down = False
+        self.before: Callable[[], Any] = lambda: None
+
+    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        self.calls += 1
+        self.before()
+        if self.down:
+            raise Unavailable("the broker cannot be used")
+        self.ids += [row["id"] for row in rows]
+        return [100] * len(rows)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Publishers:
+    """The publishers of a router's process, and the broker of both."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.exchange = Exchange()
+        settings = load_settings(home=world.home, broker_url="redis://127.0.0.1:1/0", lease_seconds=30)
+        self.service = OutboxPublisher(world.database, settings)
+        self.service._exchange = self.exchange  # type: ignore[assignment]
+        self.batches = BatchPublisher(world.database, self.exchange, 30)
+        self.service.batches = self.batches
+        world.router._settings = settings
+        world.router.publish_with(self.batches)
+
+    def emit(self, count: int = 1, type_: str = "order.placed") -> list[str]:
+        return [self.world.events.emit(type_, {"n": n}) for n in range(count)]
+
+    def settle(self) -> list[str]:
+        """Wait until nothing is in memory, publish what is left, and return what the broker has."""
+        assert self.batches.wait_until_published()
+        while self.service.run_once():
+            pass
+        return self.exchange.ids
+
+    def waiting(self) -> list[dict[str, Any]]:
+        return self.world.rows(schema.outbox)
+
+
+@pytest.fixture
+def publishers(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publishers]:
+    monkeypatch.setattr(batch_publisher, "RETRY_SECONDS", 0.0)
+    made = Publishers(world)
+    yield made
+    made.service.close()
+
+
+def test_what_is_routed_together_is_one_row_and_one_confirm(publishers: Publishers) -> None:
+    ids = publishers.emit(100)
+    assert publishers.waiting() == []
+    publishers.world.route()
+    assert publishers.settle() == ids
+    assert publishers.exchange.calls == 1
+    wait_for(lambda: not publishers.waiting(), "an empty outbox")
+
+
+def test_the_row_of_a_confirmed_batch_goes_with_the_next_one(
+    publishers: Publishers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_publisher, "DELETE_SECONDS", 3600)
+    first, second = publishers.emit(), []
+    publishers.world.route()
+    publishers.settle()
+    (row,) = publishers.waiting()
+    second = publishers.emit()
+    publishers.world.route()
+    (other,) = publishers.waiting()
+    assert other["id"] != row["id"]
+    assert publishers.settle() == first + second
+
+
+def test_routing_goes_on_while_a_confirm_is_outstanding(publishers: Publishers) -> None:
+    silent = threading.Event()
+    publishers.exchange.before = lambda: silent.wait(10)
+    first = publishers.emit()
+    publishers.world.route()
+    second = publishers.emit()
+    publishers.world.route()
+    assert publishers.exchange.ids == []
+    assert {row["claimed_until"] is None for row in publishers.waiting()} == {False}
+    silent.set()
+    assert publishers.settle() == first + second
+
+
+def test_a_batch_is_never_overtaken_by_one_of_the_memory(publishers: Publishers) -> None:
+    publishers.exchange.down = True
+    first = publishers.emit()
+    publishers.world.route()
+    assert publishers.batches.wait_until_published()
+    wait_for(lambda: publishers.waiting()[0]["claimed_until"] is None, "the batch is left to others")
+    publishers.exchange.down = False
+    # The first one still waits, so this one waits behind it.
+    second = publishers.emit()
+    publishers.world.route()
+    assert publishers.batches.wait_until_published()
+    assert publishers.exchange.ids == []
+    assert publishers.settle() == first + second
+    third = publishers.emit()
+    publishers.world.route()
+    assert publishers.batches.wait_until_published()
+    assert publishers.exchange.ids == first + second + third
+
+
+def test_a_batch_that_was_begun_before_a_failure_waits_behind_the_one_that_failed(
+    publishers: Publishers,
+) -> None:
+    world, done, silent = publishers.world, threading.Event(), threading.Event()
+    before = publishers.emit()
+    world.route()
+    assert publishers.settle() == before
+
+    def fail() -> None:
+        done.set()
+        silent.wait(10)
+        publishers.exchange.before = lambda: None
+        raise Unavailable("the broker cannot be used")
+
+    publishers.exchange.before = fail
+    first = publishers.emit()
+    world.route()
+    done.wait(10)
+    second = publishers.emit()
+    world.route()
+    silent.set()
+    assert publishers.settle() == before + first + second
+
+
+def test_a_full_memory_leaves_batches_to_the_outbox(
+    publishers: Publishers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_publisher, "MAX_EVENTS", 2)
+    silent = threading.Event()
+    publishers.exchange.before = lambda: silent.wait(10)
+    ids = []
+    for _ in range(6):
+        ids += publishers.emit()
+        publishers.world.route()
+    assert any(row["claimed_until"] is None for row in publishers.waiting())
+    silent.set()
+    assert publishers.settle() == ids
+
+
+def test_a_rolled_back_batch_is_not_published(publishers: Publishers) -> None:
+    (id_,) = publishers.emit()
+    with pytest.raises(RuntimeError), publishers.world.database.write() as tx:
+        publishers.batches.put(tx, routing_queue.take_pending(tx, 10).unpublished)
+        raise RuntimeError
+    assert publishers.settle() == []
+    publishers.world.route()
+    assert publishers.settle() == [id_]
+
+
+def test_what_a_dead_process_has_left_is_published_when_its_claim_ends(publishers: Publishers) -> None:
+    (id_,) = publishers.emit()
+    world = publishers.world
+    with world.database.write() as tx:
+        routing_queue.mark_routed(tx, [id_])
+        outbox.put(tx, [id_], claim_seconds=30)
+    assert publishers.settle() == []
+    world.advance(31)
+    assert publishers.settle() == [id_]
+    assert publishers.waiting() == []
+
+
+def test_waiting_events_are_published_once_while_triggers_are_halted(publishers: Publishers) -> None:
+    world = publishers.world
+    Switches(world.database).throw(TRIGGERS)
+    ids = publishers.emit(3)
+    for _ in range(3):
+        world.route()
+    assert publishers.settle() == [*_switch_events(world), *ids]
+    assert {row["state"] for row in world.rows(schema.event)} == {"pending"}
+    later = publishers.emit(1)
+    world.route()
+    Switches(world.database).release(TRIGGERS)
+    world.route()
+    assert {row["state"] for row in world.rows(schema.event)} == {"routed"}
+    published = publishers.settle()
+    assert sorted(published) == sorted({*published}) and set(published) >= {*ids, *later}
+
+
+def _switch_events(world: World) -> list[str]:
+    return [row["id"] for row in world.rows(schema.event) if row["type"] != "order.placed"]
+
+
+def test_an_event_that_cannot_be_routed_is_published_once(
+    publishers: Publishers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = publishers.world
+    real = world.router.decide
+
+    def poisoned(row: Mapping[str, Any], now: Any) -> Any:
+        if row["type"] == "poison":
+            raise ValueError("no")
+        return real(row, now)
+
+    monkeypatch.setattr(world.router, "decide", poisoned)
+    (id_,) = publishers.emit(1, "poison")
+    world.route()
+    assert publishers.settle() == [id_]
+    for _ in range(5):
+        world.advance(60)
+        world.route()
+    assert world.events.get(id_)["state"] == "quarantined"
+    monkeypatch.setattr(world.router, "decide", real)
+    assert world.events.release_all() == 1
+    world.route()
+    assert world.events.get(id_)["state"] == "routed"
+    assert publishers.settle() == [id_]
+
+
+def test_without_a_publisher_in_the_process_the_outbox_has_the_batch(world: World) -> None:
+    world.router.publish_with(OutboxOnly())
+    for n in range(3):
+        world.events.emit("order.placed", {"n": n})
+    world.route()
+    (row,) = world.rows(schema.outbox)
+    assert (row["count"], row["claimed_until"]) == (3, None)
+    gauges = {one.name: one for one in StateCollector(world.database).collect()}
+    assert gauges["functory_outbox_pending"].samples[0].value == 3
+    assert world.lineage.open_work()["unpublished events"] == 3
+    first = world.rows(schema.event)[0]["id"]
+    assert world.lineage.open_work(first)["unpublished events"] == 1
+
+
+def test_without_a_broker_nothing_is_left_in_the_outbox(world: World) -> None:
+    ids = [world.events.emit("order.placed", {"n": n}) for n in range(3)]
+    world.route()
+    assert world.rows(schema.outbox) == []
+    with world.database.write() as tx:
+        outbox.put(tx, ids)
+    OutboxCleaner(world.database, world.settings).run_once()
+    assert world.rows(schema.outbox) == []
+
+
+def test_a_long_outbox_drains_in_batches(publishers: Publishers) -> None:
+    ids = publishers.emit(450)
+    with publishers.world.database.write() as tx:
+        outbox.put(tx, ids)
+    assert [row["count"] for row in publishers.waiting()] == [200, 200, 50]
+    assert publishers.settle() == ids
+    assert publishers.exchange.calls == 3
+    assert publishers.waiting() == []
+
+
+def test_only_the_part_of_a_shared_transaction_that_was_kept_is_published(publishers: Publishers) -> None:
+    ids = publishers.emit(3)
+    with publishers.world.database.write() as tx:
+        rows = routing_queue.take_pending(tx, 10).unpublished
+        publishers.batches.put(tx, rows[:1])
+        with pytest.raises(RuntimeError), tx.savepoint():
+            publishers.batches.put(tx, rows[1:2])
+            raise RuntimeError
+        publishers.batches.put(tx, rows[2:])
+    assert publishers.batches.wait_until_published()
+    assert publishers.exchange.ids == [ids[0], ids[2]]

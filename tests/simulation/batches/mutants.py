@@ -1,0 +1,109 @@
+"""Mutants of batches: the engine with one wrong line, right for a batch of one or for a process that remembers nothing.
+
+Each names the scenario in which the comparison must see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.simulation.engine.mutants import Edit, Mutant
+
+
+@dataclass(frozen=True)
+class BatchMutant:
+    """A mutant and the name of the scenario that sees it; with ``remembers``, the one that compares fresh processes."""
+
+    mutant: Mutant
+    scenario: str
+    remembers: bool = False
+
+
+MUTANTS: Sequence[BatchMutant] = (
+    BatchMutant(
+        Mutant(
+            "an idempotency key is free for all events of its batch",
+            [
+                Edit(
+                    "functory.engine.triggers.idempotency",
+                    "IdempotencyKeys.used_by",
+                    "if expires_at > self._now",
+                    "if expires_at > self._now and (trigger_id, one.key.hash) not in self._used",
+                )
+            ],
+        ),
+        "an_idempotency_key_twice_in_a_batch",
+    ),
+    BatchMutant(
+        Mutant(
+            "a budget does not count the matches of its batch",
+            [
+                Edit(
+                    "functory.engine.triggers.admission",
+                    "RootBudgets.refusal",
+                    "spent >= limit",
+                    "spent - self._taken[root] >= limit",
+                )
+            ],
+        ),
+        "a_budget_that_ends_inside_a_batch",
+    ),
+    BatchMutant(
+        Mutant(
+            "the trigger set is read once",
+            [
+                Edit(
+                    "functory.triggers.routing.trigger_set",
+                    "TriggerSet.refresh",
+                    "if version == self.version:",
+                    "if self.version >= 0:",
+                )
+            ],
+        ),
+        "a_trigger_that_changes_while_events_wait",
+        remembers=True,
+    ),
+    BatchMutant(
+        Mutant(
+            "only the first execution of a claim has a started event",
+            [
+                Edit(
+                    "functory.engine.executions.claims",
+                    "Claims._claim",
+                    'event_data(row, "running")) for row in rows]',
+                    'event_data(row, "running")) for row in rows[:1]]',
+                )
+            ],
+        ),
+        "one_trigger",
+    ),
+    BatchMutant(
+        Mutant(
+            "the second result of a group is lost",
+            [
+                Edit(
+                    "functory.engine.executions.success_batch",
+                    "_store_on_sqlite",
+                    "mine = [successes[position] for position in sorted(own)]",
+                    "mine = [successes[position] for position in sorted(own)][:1]",
+                )
+            ],
+        ),
+        "one_trigger",
+    ),
+    BatchMutant(
+        Mutant(
+            "only the first result of a group has its log",
+            [
+                Edit(
+                    "functory.engine.executions.success_batch",
+                    "store",
+                    "logs += [key | dict(item) for item in attempt_result.logs]",
+                    "logs = logs or [key | dict(item) for item in attempt_result.logs]",
+                )
+            ],
+        ),
+        "output_logs_spans_and_warnings",
+    ),
+)

@@ -1,0 +1,74 @@
+"""A batch is the same as its parts one by one: every scenario leaves the same rows at every batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.batches import scenarios_executions, scenarios_flow_control, scenarios_triggers
+from tests.simulation.batches.mutants import MUTANTS, BatchMutant
+from tests.simulation.batches.normalised_rows import differences
+from tests.simulation.batches.scenarios import SCENARIOS, Scenario
+from tests.simulation.batches.stepped_engine import SteppedEngine
+from tests.support.world import on_sqlite
+
+pytest_plugins = ["tests.support.world", "tests.simulation.batches.databases"]
+
+MODULES = (scenarios_triggers, scenarios_flow_control, scenarios_executions)
+SIZES = (7, 100)
+
+States = list[dict[str, list[str]]]
+
+
+@pytest.fixture
+def play(next_url: Callable[[], str], tmp_path: Path) -> Callable[..., States]:
+    """Plays a scenario at a batch size in an empty database. Returns the rows of its settled states."""
+
+    def run(scenario: Scenario, size: int, fresh: bool = False) -> States:
+        engine = SteppedEngine(next_url(), tmp_path / "home", size, fresh=fresh, **scenario.settings)
+        try:
+            scenario.play(engine)
+            return engine.states
+        finally:
+            engine.close()
+
+    return run
+
+
+class Differs(AssertionError):
+    """The rows of a scenario depend on the batch size."""
+
+
+def check_same(one: States, other: States, what: str) -> None:
+    """Fail at the first state that differs."""
+    for number, (left, right) in enumerate(zip(one, other, strict=True), 1):
+        found = differences(left, right)
+        if found:
+            raise Differs(f"state {number} {what} (+) is not that at batch size 1 (-)\n{found}")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_rows_do_not_depend_on_the_batch_size(play: Callable[..., States], name: str) -> None:
+    one = play(SCENARIOS[name], 1)
+    assert one, "a scenario compares at least one state"
+    for size in SIZES:
+        check_same(one, play(SCENARIOS[name], size), f"at batch size {size}")
+
+
+@pytest.mark.parametrize("name", [one.name for one in SCENARIOS.values() if one.changes])
+def test_rows_do_not_depend_on_what_a_process_remembers(play: Callable[..., States], name: str) -> None:
+    one = play(SCENARIOS[name], 1, fresh=True)
+    for size in SIZES:
+        check_same(one, play(SCENARIOS[name], size), f"at batch size {size}, of processes with a memory,")
+
+
+@on_sqlite
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.mutant.name)
+def test_the_comparison_sees_a_mutant(play: Callable[..., States], mutant: BatchMutant) -> None:
+    scenario = SCENARIOS[mutant.scenario]
+    with mutant.mutant.applied():
+        one = play(scenario, 1, fresh=mutant.remembers)
+        with pytest.raises(Differs):
+            check_same(one, play(scenario, 7), "at batch size 7")
