@@ -16,6 +16,8 @@ from psycopg import sql
 from tests.services.server import NotReady, Server, environment_without
 
 ROLE = "functory"
+# How long one ended server process may take to go.
+_END_MILLISECONDS = 10_000
 
 # The sessions of this process, by the URL of their database.
 _sessions: dict[str, psycopg.Connection] = {}
@@ -105,10 +107,14 @@ class Postgres(Server):
             return [row[0] for row in rows.fetchall()]
 
     def terminate(self, backends: Sequence[int]) -> None:
-        """End the connections of these server processes with SIGTERM, as an administrator does."""
+        """End the connections of these server processes with SIGTERM, as an administrator does.
+
+        When it returns, the processes are gone and their clients can read it: the signal alone is only sent.
+        """
         with self.connect() as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(backends)]
+                "SELECT pg_terminate_backend(pid, %s) FROM unnest(%s::int[]) AS pid",
+                [_END_MILLISECONDS, list(backends)],
             )
 
     @contextmanager

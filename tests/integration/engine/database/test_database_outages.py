@@ -80,7 +80,7 @@ def test_a_restart_of_the_server_is_survived_by_pool_clock_and_wakeups(postgres_
     assert heard()
     with database.read() as tx:
         backends = "pid <> pg_backend_pid() AND datname = current_database()"
-        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {backends}"))
+        tx.execute(sa.text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {backends}"))
     assert heard(), "who listens must listen again after its connection was cut"
     database.close()
     other.close()
