@@ -112,7 +112,10 @@ class PipelinedConnection(psycopg.Connection[Any]):
         """Send the statements of the block together, unless the server has ended the session: only a statement by
         itself reports its reason.
         """
-        return contextlib.nullcontext() if self.has_input() else self.pipeline()
+        if self.has_input():
+            return contextlib.nullcontext()
+        self._pipeline = _OnePiece(self)
+        return self.pipeline()
 
     def send(self) -> None:
         """Send what is kept back. The answers are read by the caller's pipeline."""
@@ -144,6 +147,22 @@ class PipelinedConnection(psycopg.Connection[Any]):
         if ending.statusmessage != COMMIT:
             # The server answers so when a statement before had failed.
             raise psycopg.errors.InFailedSqlTransaction("the transaction was rolled back, not committed")
+
+
+class _OnePiece(psycopg.Pipeline):
+    """A pipeline whose last message is its Sync.
+
+    The driver's own adds a Flush, which is not needed after a Sync. PostgreSQL takes any message as the end of the
+    session's idle time, and starts to measure that again only after a Sync: so a Flush behind it would switch
+    ``idle_in_transaction_session_timeout`` off (``PostgresMain`` in postgres.c).
+    """
+
+    def _exit_gen(self) -> Generator[Any, Any, None]:
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+        finally:
+            yield from self._fetch_gen(flush=False)
 
 
 class PipelinedCursor(psycopg.Cursor[Any]):
