@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         description="Events that the router takes in one transaction; more means fewer commits and longer locks.",
     )
     message_size: int = Field(
-        default=10, ge=1, le=100, description="Execution ids in one Celery message under load."
+        default=100, ge=1, le=100, description="Execution ids in one Celery message under load."
     )
     poll_seconds: float = Field(
         default=0.5,

@@ -92,9 +92,10 @@ def _take_due(
                 again = _overdue_ids(
                     tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, window.wait_p95)
                 )
-        places = min(limit, window.size - flight.dispatched)
-        taken = ready_queue.select_next(tx, max(0, places), flight)
+        places = min(limit, window.places(tx.now, flight.dispatched))
+        taken = ready_queue.select_next(tx, places, flight)
         window.has_more, window.next_at = taken.has_more, taken.next_at
+        window.end_round(tx.now, flight.dispatched + len(taken.ids))
         queue_rows.mark_sent_again(tx, again)
         queue_rows.mark_sent(tx, taken.ids)
     return [*again, *taken.ids]

@@ -1,15 +1,23 @@
 """Dispatch window: how many messages may be on the broker, and when the next round of the dispatcher is due.
 
-The window follows the slots of the workers. What is beyond it stays queued in the database.
+The window follows what the workers take: about half a second of their work is on the broker, and at least a few
+messages for each slot. So short functions come in large batches, and of long ones hardly anything leaves the database,
+where priorities, fairness and cancels work.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import deque
+from datetime import datetime, timedelta
 
-# Messages on the broker per worker slot, and the window while no worker is registered.
+# Executions on the broker per worker slot, and while no worker is registered.
 PER_SLOT = 4
 MIN_WINDOW = 64
+# The most that may be on the broker, and how many seconds of work.
+MAX_WINDOW = 2000
+WINDOW_SECONDS = 0.5
+# A full window is filled again when this part of it is free: small pieces would make small batches.
+REFILL_PART = 4
 # Seconds between two measurements of the usual wait.
 WAIT_SAMPLE_SECONDS = 10.0
 # Seconds between two rounds while the window is full, so that places freed by claims are filled.
@@ -26,6 +34,11 @@ class DispatchWindow:
         self._every = every
         self._asked: datetime | None = None
         self._measured: datetime | None = None
+        # The last round: when, and how many unclaimed executions were on the broker after it.
+        self._round: tuple[datetime, int] | None = None
+        # What was taken from there between the rounds of the last WINDOW_SECONDS: when, how many.
+        self._taken: deque[tuple[datetime, int]] = deque()
+        self._taken_lately = 0
         self.slots = 0
         self.wait_p95 = 0.0
         # The next round without a wake-up.
@@ -34,8 +47,29 @@ class DispatchWindow:
 
     @property
     def size(self) -> int:
-        """The number of messages that may be on the broker."""
-        return PER_SLOT * self.slots or MIN_WINDOW
+        """The number of executions that may be on the broker."""
+        return max(PER_SLOT * self.slots or MIN_WINDOW, min(MAX_WINDOW, self._taken_lately))
+
+    def places(self, now: datetime, unclaimed: int) -> int:
+        """Return how many more may be sent while ``unclaimed`` executions are on the broker; 0 until it is worth it."""
+        if self._round is not None:
+            self._count_taken(now, *self._round, unclaimed)
+        free = self.size - unclaimed
+        return free if free * REFILL_PART >= self.size else 0
+
+    def end_round(self, now: datetime, unclaimed: int) -> None:
+        """Note how many unclaimed executions are on the broker at the end of a round."""
+        self._round = now, unclaimed
+
+    def _count_taken(self, now: datetime, since: datetime, before: int, unclaimed: int) -> None:
+        taken = max(0, before - unclaimed)
+        seconds = (now - since).total_seconds()
+        if seconds > WINDOW_SECONDS:
+            taken = round(taken * WINDOW_SECONDS / seconds)
+        self._taken.append((now, taken))
+        self._taken_lately += taken
+        while self._taken[0][0] < now - timedelta(seconds=WINDOW_SECONDS):
+            self._taken_lately -= self._taken.popleft()[1]
 
     def should_read_slots(self, now: datetime) -> bool:
         """Return True when it is time to read the slots."""
