@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult, Dialect
 from sqlalchemy.exc import SQLAlchemyError
 
+from functory.engine.database import sqlite_rows
+
 # From this number of rows on, COPY takes PostgreSQL and its client less time than INSERT.
 COPY_ROWS = 4
 
@@ -132,7 +134,7 @@ class Tx:
             write = row_copy.copy_rows if len(rows) >= COPY_ROWS else row_copy.insert_later
             write(self.connection, table, rows)
         elif rows:
-            self.connection.execute(_insert(table), list(rows))
+            sqlite_rows.insert_rows(self.connection, table, rows)
 
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
         """Insert ``row`` unless a unique key has it already. True when it was inserted."""
@@ -236,11 +238,6 @@ def _update(table: sa.Table, names: tuple[str, ...]) -> Any:
 @functools.cache
 def _for_driver(dialect: Dialect, statement: str) -> str:
     return str(sa.text(statement).compile(dialect=dialect))
-
-
-@functools.cache
-def _insert(table: sa.Table) -> sa.Insert:
-    return sa.insert(table)
 
 
 @functools.cache
