@@ -21,7 +21,7 @@ TABLE = sa.Table(
     sa.Column("text", Words),
     sa.Column("bytes", sa.LargeBinary),
     sa.Column("flag", sa.Boolean),
-    sa.Column("number", sa.Float),
+    sa.Column("ratio", sa.Float),
     sa.Column("count", sa.Integer, default=7),
 )
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678, UTC)
@@ -37,7 +37,7 @@ def row(number: int, **given: Any) -> dict[str, Any]:
         "text": "text",
         "bytes": b"\x00\xff",
         "flag": True,
-        "number": 1.5,
+        "ratio": 1.5,
     }
     return plain | given
 
@@ -57,7 +57,7 @@ def stored(insert: Any, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         [row(1), row(2)],
         [row(1, data=1), row(2, data=True), row(3, data=1.0)],
         [
-            row(1, at=None, data=None, text=None, bytes=None, flag=None, number=None),
+            row(1, at=None, data=None, text=None, bytes=None, flag=None, ratio=None),
             row(2, at=EARLIER, result={}),
         ],
         [row(1, text="\x00\ud800'\"?%"), row(2, flag=False, data="?")],
