@@ -21,6 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.id_lists import one_of
 from functory.engine.database.packed_ids import pack, packed_id, places, unpack
 from functory.engine.database.schema import Instant, event, outbox
 
@@ -29,7 +30,6 @@ MAX_BATCH = 200
 
 # Built once, because every publisher runs them in every round.
 _NOW = sa.bindparam("now", type_=Instant)
-_IDS = sa.bindparam("ids", expanding=True)
 _FREE = sa.or_(outbox.c.claimed_until.is_(None), outbox.c.claimed_until < _NOW)
 _UNPUBLISHED = (
     sa.select(outbox.c.id, outbox.c.event_ids, outbox.c.count)
@@ -40,10 +40,10 @@ _UNPUBLISHED = (
 )
 _ANY_FREE = sa.select(sa.literal(1)).select_from(outbox).where(_FREE).limit(1)
 _CLAIMED = (
-    sa.update(outbox).where(outbox.c.id.in_(_IDS)).values(claimed_until=sa.bindparam("until", type_=Instant))
+    sa.update(outbox).where(one_of(outbox.c.id)).values(claimed_until=sa.bindparam("until", type_=Instant))
 )
-_EVENTS = sa.select(event).where(event.c.id.in_(_IDS))
-_PUBLISHED = sa.delete(outbox).where(outbox.c.id.in_(_IDS))
+_EVENTS = sa.select(event).where(one_of(event.c.id))
+_PUBLISHED = sa.delete(outbox).where(one_of(outbox.c.id))
 
 
 def put(tx: Tx, event_ids: Sequence[str], *, claim_seconds: float | None = None) -> list[str]:

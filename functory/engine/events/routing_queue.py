@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Tx
+from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, Words, event, routing_queue
 from functory.engine.events import outbox
 
@@ -128,13 +129,11 @@ _PUT_OFF = (
 
 _ROUTED = (
     sa.update(event)
-    .where(event.c.id.in_(sa.bindparam("ids", expanding=True)), event.c.state == "pending")
+    .where(one_of(event.c.id), event.c.state == "pending")
     .values(state="routed", routed_at=sa.bindparam("now", type_=Instant), problem=None)
 )
 
-_DONE = sa.delete(routing_queue).where(
-    _OPEN, routing_queue.c.event_id.in_(sa.bindparam("ids", expanding=True))
-)
+_DONE = sa.delete(routing_queue).where(_OPEN, one_of(routing_queue.c.event_id))
 
 
 _DONE_AND_ROUTED = _ROUTED.add_cte(_DONE.cte("done"))
@@ -152,11 +151,7 @@ _TAKE_UNPUBLISHED = (
     .with_for_update(of=routing_queue, skip_locked=True)
 )
 
-_PUBLISH = (
-    sa.update(routing_queue)
-    .where(_OPEN, routing_queue.c.event_id.in_(sa.bindparam("ids", expanding=True)))
-    .values(published=True)
-)
+_PUBLISH = sa.update(routing_queue).where(_OPEN, one_of(routing_queue.c.event_id)).values(published=True)
 
 
 def first_unrouted(tx: Tx) -> str | None:

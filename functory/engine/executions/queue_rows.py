@@ -24,6 +24,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
 
@@ -154,7 +155,7 @@ def put_back(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
 def recall(tx: Tx, ids: Sequence[str] | None) -> int:
     """in flight → backlog, for those of ``ids`` that no worker has claimed; None means all. Returns the number."""
     # Locked before the queue rows: a claim at the same time then sees where the row is.
-    asked = _LOCK_UNCLAIMED if ids is None else _LOCK_UNCLAIMED.where(in_flight.c.execution_id.in_(_IDS))
+    asked = _LOCK_UNCLAIMED if ids is None else _LOCK_UNCLAIMED.where(one_of(in_flight.c.execution_id))
     locked = list(tx.execute(asked, None if ids is None else {"ids": list(ids)}).scalars())
     if not locked:
         return 0
@@ -180,7 +181,6 @@ def _claim(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 # Built once, because they run with every transition.
 _ID = sa.bindparam("id", type_=Id)
-_IDS = sa.bindparam("ids", expanding=True, type_=Id)
 _NOW = sa.bindparam("now", type_=Instant)
 _IN_FLIGHT_COLUMNS = [
     in_flight.c[name]
@@ -190,23 +190,23 @@ _BACKLOG_COLUMNS = [
     backlog.c[name] for name in (*_KEPT, "run_at", "queue_at", "expires_at", "waiting_for_slot")
 ]
 _CLAIMED = (
-    sa.update(in_flight).where(in_flight.c.execution_id.in_(_IDS)).values(claimed=True).returning(in_flight)
+    sa.update(in_flight).where(one_of(in_flight.c.execution_id)).values(claimed=True).returning(in_flight)
 )
 _TAKE = (
     sa.delete(backlog)
-    .where(backlog.c.execution_id.in_(_IDS), READY, backlog.c.run_at <= _NOW)
+    .where(one_of(backlog.c.execution_id), READY, backlog.c.run_at <= _NOW)
     .returning(backlog)
 )
 _SENT_AGAIN = (
     sa.update(in_flight)
-    .where(in_flight.c.execution_id.in_(_IDS))
+    .where(one_of(in_flight.c.execution_id))
     .values(
         dispatched_at=sa.func.coalesce(in_flight.c.dispatched_at, _NOW),
         dispatch_count=in_flight.c.dispatch_count + 1,
     )
 )
-_DELETE_BACKLOG = sa.delete(backlog).where(backlog.c.execution_id.in_(_IDS))
-_DELETE_IN_FLIGHT = sa.delete(in_flight).where(in_flight.c.execution_id.in_(_IDS))
+_DELETE_BACKLOG = sa.delete(backlog).where(one_of(backlog.c.execution_id))
+_DELETE_IN_FLIGHT = sa.delete(in_flight).where(one_of(in_flight.c.execution_id))
 _DELETE_UNCLAIMED = _DELETE_IN_FLIGHT.where(UNCLAIMED)
 _REMOVE_BACKLOG = sa.delete(backlog).where(backlog.c.execution_id == _ID)
 _LOCK_UNCLAIMED = (
@@ -236,7 +236,7 @@ _COPY_RECALLED = sa.insert(backlog).from_select(
         sa.false(),
     )
     .join(execution, execution.c.id == in_flight.c.execution_id)
-    .where(in_flight.c.execution_id.in_(_IDS), UNCLAIMED),
+    .where(one_of(in_flight.c.execution_id), UNCLAIMED),
 )
 
 
@@ -247,7 +247,7 @@ def _sent(source: Any) -> Any:
 
 
 _COPY_SENT = sa.insert(in_flight).from_select(
-    _IN_FLIGHT_COLUMNS, _sent(backlog).where(backlog.c.execution_id.in_(_IDS))
+    _IN_FLIGHT_COLUMNS, _sent(backlog).where(one_of(backlog.c.execution_id))
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, backlog
 from functory.engine.database.schema import in_flight as in_flight_table
 from functory.engine.database.transaction import Tx
@@ -107,7 +108,7 @@ _UNCLAIMED = (
 )
 _FREE = (
     sa.select(backlog.c.execution_id)
-    .where(READY, backlog.c.execution_id.in_(sa.bindparam("ids", expanding=True)))
+    .where(READY, one_of(backlog.c.execution_id))
     .with_for_update(skip_locked=True)
 )
 _HAS_DUE = sa.select(
