@@ -30,10 +30,11 @@ class _IdList(TypeDecorator[Sequence[str]]):
         return json.dumps([id_.replace("-", "") for id_ in value])
 
 
-class _OneOf(FunctionElement[bool]):
+class _OneOf(FunctionElement[Any]):
     """An id is one of a list."""
 
-    type = sa.Boolean()
+    # Not Boolean: SQLAlchemy would write "= 1" behind it on SQLite, which then uses no index.
+    type = sa.types.NullType()
     inherit_cache = True
 
 
@@ -51,4 +52,4 @@ def _on_postgresql(element: _OneOf, compiler: Any, **options: Any) -> str:
 @compiles(_OneOf, "sqlite")
 def _on_sqlite(element: _OneOf, compiler: Any, **options: Any) -> str:
     id_, ids = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"{id_} IN (SELECT value FROM json_each({ids}))"
+    return f"{id_} IN (SELECT value FROM json_each({ids}))"  # noqa: S608  (SQL of SQLAlchemy)

@@ -93,7 +93,7 @@ def _take_due(
                     tx, MAX_REDISPATCH_SECONDS if busy else redispatch_timeout(redispatch, window.wait_p95)
                 )
         places = min(limit, window.places(tx.now, flight.dispatched))
-        taken = ready_queue.select_next(tx, places, flight)
+        taken = ready_queue.select_next(tx, places, flight, least=min(limit, window.refill))
         window.has_more, window.next_at = taken.has_more, taken.next_at
         window.end_round(tx.now, flight.dispatched + len(taken.ids))
         queue_rows.mark_sent_again(tx, again)

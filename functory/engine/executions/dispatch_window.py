@@ -7,6 +7,7 @@ where priorities, fairness and cancels work.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from datetime import datetime, timedelta
 
@@ -50,12 +51,16 @@ class DispatchWindow:
         """The number of executions that may be on the broker."""
         return max(PER_SLOT * self.slots or MIN_WINDOW, min(MAX_WINDOW, self._taken_lately))
 
+    @property
+    def refill(self) -> int:
+        """The number of free places that is worth a round while more executions are due than there are places."""
+        return math.ceil(self.size / REFILL_PART)
+
     def places(self, now: datetime, unclaimed: int) -> int:
-        """Return how many more may be sent while ``unclaimed`` executions are on the broker; 0 until it is worth it."""
+        """Return how many more may be sent while ``unclaimed`` executions are on the broker."""
         if self._round is not None:
             self._count_taken(now, *self._round, unclaimed)
-        free = self.size - unclaimed
-        return free if free * REFILL_PART >= self.size else 0
+        return max(0, self.size - unclaimed)
 
     def end_round(self, now: datetime, unclaimed: int) -> None:
         """Note how many unclaimed executions are on the broker at the end of a round."""

@@ -132,14 +132,21 @@ def in_flight(tx: Tx) -> InFlight:
     return InFlight(functions, dispatched, running)
 
 
-def select_next(tx: Tx, limit: int, flight: InFlight | None = None, *, waited: float = 0.0) -> Selection:
-    """Lock up to ``limit`` executions that were never sent and have been due for ``waited`` seconds."""
+def select_next(
+    tx: Tx, limit: int, flight: InFlight | None = None, *, waited: float = 0.0, least: int = 0
+) -> Selection:
+    """Lock up to ``limit`` executions that were never sent and have been due for ``waited`` seconds.
+
+    While more are due, a ``limit`` below ``least`` selects none: the caller waits for more places.
+    """
     until = tx.now - timedelta(seconds=waited)
     rows = tx.rows(_EARLIEST, {"places": limit + 1})
     due = [row for row in rows if row["run_at"] <= until]
     if len(due) <= limit:
         next_at = next((row["run_at"] for row in rows[len(due) :]), None)
         return Selection(interleave(due, flight.functions if flight else {}), next_at=next_at)
+    if limit < least:
+        return Selection(has_more=True)
     flight = flight or in_flight(tx)
     return Selection(_lock(tx, _select_fairly(tx, limit, until, flight.functions)), has_more=True)
 

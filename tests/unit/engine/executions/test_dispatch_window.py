@@ -19,7 +19,8 @@ def rounds(window: DispatchWindow, per_second: float, count: int, seconds: float
     for number in range(count):
         now = START + timedelta(seconds=number * seconds)
         unclaimed = max(0, unclaimed - round(per_second * seconds))
-        unclaimed += window.places(now, unclaimed)
+        places = window.places(now, unclaimed)
+        unclaimed += places if places >= window.refill else 0
         window.end_round(now, unclaimed)
         sizes.append(window.size)
     return sizes
@@ -59,8 +60,7 @@ def test_it_shrinks_when_less_is_taken() -> None:
     assert window.places(later, 0) == 4 * PER_SLOT
 
 
-def test_it_is_not_filled_in_small_pieces() -> None:
+def test_a_quarter_of_it_is_filled_at_least() -> None:
     window = DispatchWindow()
     window.slots = 4
-    assert window.places(START, 13) == 0
-    assert window.places(START, 12) == 4
+    assert (window.places(START, 13), window.places(START, 17), window.refill) == (3, 0, 4)
