@@ -6,6 +6,7 @@
 #   fuzz.txt   what `make fuzz` needs beside it
 #   plot.txt   what `make soak` needs beside it
 #   bench.txt  what `make bench` needs beside it
+#   babyagi.txt  the BabyAGI that it compares with, in an environment of its own
 #   tools.txt  what installs the others and builds this package
 
 PYTHON ?= python3
@@ -84,7 +85,7 @@ check: .venv/.ready ## dependencies, format, lint, types, import contracts, voca
 	@$(BIN)/lint-imports
 	@$(PY) -m tests.support.vocabulary
 
-bench: .venv/.bench ## measure the speed beside Celery, DBOS and procrastinate in the same run (ARGS='--pairs 3 --json')
+bench: .venv/.bench .venv/.babyagi ## measure the speed beside Celery, DBOS, procrastinate and BabyAGI in the same run (ARGS='--pairs 3 --json')
 	@$(PY) -m tests.services --install
 	@$(PY) -m benchmarks.speed $(ARGS)
 
@@ -102,6 +103,7 @@ lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the
 	$(UV_COMPILE) -c locks/dev.txt --group fuzz -o locks/fuzz.txt
 	$(UV_COMPILE) -c locks/dev.txt --group plot -o locks/plot.txt
 	$(UV_COMPILE) -c locks/dev.txt --group bench -o locks/bench.txt
+	$(UV_COMPILE) locks/babyagi.in -o locks/babyagi.txt
 
 clean: ## remove the environment and everything that was built or cached
 	rm -rf .venv site dist .fuzz .chaos .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
@@ -133,6 +135,12 @@ clean: ## remove the environment and everything that was built or cached
 .venv/.bench: .venv/.ready locks/bench.txt
 	@echo "setting up: what the benchmark compares with (locks/bench.txt)"
 	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/bench.txt
+	@touch $@
+
+.venv/.babyagi: .venv/.ready locks/babyagi.txt
+	@echo "setting up: the BabyAGI that the benchmark compares with (locks/babyagi.txt)"
+	@$(UV) venv -q --clear --python $(PY) .venv/babyagi
+	@$(UV) pip install -q --python .venv/babyagi/bin/python --require-hashes -r locks/babyagi.txt
 	@touch $@
 
 $(UV): locks/tools.txt

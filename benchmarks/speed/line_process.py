@@ -16,12 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 class LineProcess:
     """Runs ``python -m MODULE``, which ends with its input. Its other output goes into ``folder``."""
 
-    def __init__(self, module: str, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, folder: Path, environment: Mapping[str, str], python: str = sys.executable
+    ) -> None:
         self._module = module
         self._log = folder / f"{module.rpartition('.')[2]}.{os.urandom(3).hex()}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [python, "-m", module],
                 cwd=folder,
                 env={**environment, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.PIPE,

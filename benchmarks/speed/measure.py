@@ -12,13 +12,14 @@ from typing import Any
 from benchmarks.speed import growth, loads
 from benchmarks.speed.deployments import Deployment, start
 from benchmarks.speed.options import Options
+from benchmarks.speed.peers.babyagi_peer import BabyagiPeer
 from benchmarks.speed.peers.celery_peer import CeleryPeer, CeleryResultsPeer
 from benchmarks.speed.peers.dbos_peer import DbosPeer
 from benchmarks.speed.peers.peer import Peer, Round
 from benchmarks.speed.peers.procrastinate_peer import ProcrastinatePeer
 
 PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (CeleryPeer, CeleryResultsPeer, DbosPeer, ProcrastinatePeer)
+    peer.name: peer for peer in (CeleryPeer, CeleryResultsPeer, DbosPeer, ProcrastinatePeer, BabyagiPeer)
 }
 # The second stream runs at this share of the rate of the bursts.
 STREAM_SHARE = 0.5

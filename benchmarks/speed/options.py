@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 DEPLOYMENTS = ("rabbitmq", "redis", "embedded")
-PEERS = ("celery", "celery-results", "dbos", "procrastinate")
+PEERS = ("celery", "celery-results", "dbos", "procrastinate", "babyagi")
 LOADS = ("burst", "stream", "calls")
 
 

@@ -42,8 +42,9 @@ class Peer(ABC):
     name: str
     # A slow system gets fewer tasks: this share of the events of a burst.
     share = 1.0
-    # The module of its client.
+    # The module of its client, and the Python that runs it.
     client: str
+    python = sys.executable
     has_stream = False
 
     def __init__(self, deployment: Deployment) -> None:
@@ -69,7 +70,7 @@ class Peer(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """The command of a worker, after ``python -m``."""
+        """The command of a worker, after ``python -m``; nothing for a system without workers."""
 
     def is_ready(self) -> bool:
         """True when tasks may be sent; the system may have to make its tables first."""
@@ -82,9 +83,11 @@ class Peer(ABC):
     def __enter__(self) -> Peer:
         with contextlib.ExitStack() as stack:
             self._environment |= self.environment(stack)
-            self._client = stack.enter_context(LineProcess(self.client, self._folder, self._environment))
+            self._client = stack.enter_context(
+                LineProcess(self.client, self._folder, self._environment, self.python)
+            )
             stack.callback(self._end_workers)
-            for number in range(self.options.workers):
+            for number in range(self.options.workers if self.command() else 0):
                 log = stack.enter_context((self._folder / f"{self.name}.{number}.log").open("wb"))
                 self._workers.append(
                     subprocess.Popen(
