@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group
 from functory.cli.input import values
 from functory.cli.output import execution_result
+from functory.engine.database.clock import lowest_id
 from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
@@ -30,7 +32,7 @@ COLUMNS = {"id": "ID", "time": "TIME", "type": "TYPE", "subject": "SUBJECT", "st
 
 # Events become visible in the order of their commits, their ids are in the order of their making:
 # --follow looks back this far, and skips known events by their ids.
-_LOOK_BACK_SECONDS = 5.0
+_LOOK_BACK = timedelta(seconds=5)
 _POLL_SECONDS = 0.5
 
 
@@ -221,12 +223,27 @@ def tail(
                 out.flush()
 
 
-@app.command(epilog="Example: functory event why ID")
-def why(id_: Id, json: AsJson = False) -> None:
+@app.command(epilog="Example: functory event why ID, or functory event why ID --times")
+def why(
+    id_: Id,
+    times: Annotated[
+        bool,
+        typer.Option(
+            "--times", help="Show where the milliseconds went: each step of the event and its executions."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> None:
     """Explain what each trigger decided about an event. Without a match: the clause that failed."""
     from functory.triggers.analysis.event_explanation import explain
 
     out = CommandOutput(json=json)
+    if times:
+        from functory.cli.output import event_times
+
+        with session.engine() as engine:
+            event_times.draw(engine, id_, out)
+        return
     with session.engine() as engine:
         row = engine.events.get(id_)
         answers = explain(
@@ -368,7 +385,7 @@ def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
 def _follow_events(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Events that are not ``seen`` yet, without end."""
     while True:
-        anchor = _min_id_at(engine.database.clock.now().timestamp() - _LOOK_BACK_SECONDS)
+        anchor = lowest_id(engine.database.clock.now() - _LOOK_BACK)
         fresh: set[str] = set()
         while page := engine.events.list(type_=type_, after=anchor, limit=1000):
             for row in page:
@@ -378,9 +395,3 @@ def _follow_events(engine: Functory, type_: str | None, seen: set[str]) -> Itera
             anchor = page[-1]["id"]
         seen = fresh
         time.sleep(_POLL_SECONDS)
-
-
-def _min_id_at(timestamp: float) -> str:
-    """The least UUIDv7 (RFC 9562 section 5.7) of a time in seconds."""
-    digits = f"{max(0, int(timestamp * 1000)):012x}"
-    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

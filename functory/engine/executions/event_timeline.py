@@ -1,0 +1,364 @@
+"""Where the time of an event went: its steps and those of its executions (``functory event why --times``).
+
+:func:`read` reads the rows of one event; :func:`timeline` makes the steps of them, and is pure. A time is one that a
+transaction stored, which is the time of its beginning. What no row has is not guessed: the first line of a function and
+the confirm of the broker for an event have no time.
+
+The times come from several processes. Each measures the clock of the database server itself, so that two of them may
+differ by a fraction of a millisecond. A step never comes before the one that it follows: a time that does is moved, and
+the step says by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from functory.engine.database import prune_watermarks
+from functory.engine.database.clock import time_of_id
+from functory.engine.database.connection import Database
+from functory.engine.database.schema import attempt, backlog, execution, firing, in_flight, outbox, trigger
+from functory.engine.database.schema import event as event_table
+from functory.engine.database.schema import routing_queue as queue
+from functory.engine.errors import NotFound
+from functory.engine.events import outbox as event_outbox
+from functory.engine.events.store import as_id
+
+# More executions of one event, or attempts of them, are left out.
+MAX_ROWS = 500
+
+# An id has whole milliseconds: a shorter time between the event and its id is not known.
+_ID_STEP = timedelta(milliseconds=1)
+# Below this many seconds the difference of two clocks is not worth a word.
+_WORTH_A_WORD = 0.0001
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one event: ``executions`` with the columns ``trigger`` and ``joint`` of their firings, and those of
+    their attempts, oldest first. ``queued`` and ``sent`` are rows of ``backlog`` and ``in_flight``, by execution."""
+
+    event: Mapping[str, Any]
+    queue: Mapping[str, Any] | None = None
+    in_outbox: bool = False
+    executions: Sequence[Mapping[str, Any]] = ()
+    attempts: Sequence[Mapping[str, Any]] = ()
+    queued: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. ``at`` is None where no time is stored; ``since_event`` and ``difference`` (to the step before) are
+    seconds, None where they are not known. ``clock_difference`` is by how many seconds ``at`` was moved.
+    """
+
+    name: str
+    at: datetime | None
+    since_event: float | None
+    difference: float | None
+    waited_for: str
+    clock_difference: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step as JSON values, with times in milliseconds."""
+        shown = {
+            "step": self.name,
+            "time": None if self.at is None else self.at.isoformat(),
+            "since_event_ms": _milliseconds(self.since_event),
+            "difference_ms": _milliseconds(self.difference),
+            "waited_for": self.waited_for,
+        }
+        if self.clock_difference:
+            shown["clock_difference_ms"] = _milliseconds(self.clock_difference)
+        return shown
+
+
+@dataclass(frozen=True)
+class ExecutionSteps:
+    """The steps of one execution of the event."""
+
+    id: str
+    function: str
+    version: int
+    trigger: str | None
+    state: str
+    steps: list[Step]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The steps of an event and of its executions."""
+
+    event_id: str
+    type: str
+    steps: list[Step]
+    executions: list[ExecutionSteps]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": self.event_id,
+            "type": self.type,
+            "steps": [step.as_json() for step in self.steps],
+            "executions": [
+                {
+                    "id": one.id,
+                    "function": one.function,
+                    "version": one.version,
+                    "trigger": one.trigger,
+                    "state": one.state,
+                    "steps": [step.as_json() for step in one.steps],
+                }
+                for one in self.executions
+            ],
+        }
+
+
+def read(database: Database, event_id: str) -> Rows:
+    """Read the rows of an event. Raises :class:`NotFound`."""
+    event_id = as_id(event_id, "event")
+    with database.read() as tx:
+        row = tx.first(sa.select(event_table).where(event_table.c.id == event_id))
+        if row is None:
+            why = prune_watermarks.why_missing(tx, event_id)
+            raise NotFound(f"event {event_id} not found", why, "functory event list")
+        executions = tx.rows(
+            sa.select(
+                *(execution.c[name] for name in _EXECUTION), trigger.c.name.label("trigger"), firing.c.joint
+            )
+            .join(firing, firing.c.execution_id == execution.c.id)
+            .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
+            .where(firing.c.event_id == event_id)
+            .order_by(execution.c.id)
+            .limit(MAX_ROWS)
+        )
+        ids = [row["id"] for row in executions]
+        unpublished = event_outbox.unpublished_ids().subquery()
+        # Without an open batch no id is unpacked.
+        stored = sa.select(sa.literal(1)).select_from(unpublished).where(unpublished.c.event_id == event_id)
+        return Rows(
+            row,
+            tx.first(sa.select(queue).where(queue.c.event_id == event_id)),
+            tx.scalar(sa.select(outbox.c.id).limit(1)) is not None and tx.scalar(stored) is not None,
+            executions,
+            tx.rows(
+                sa.select(attempt)
+                .where(attempt.c.execution_id.in_(ids))
+                .order_by(attempt.c.execution_id, attempt.c.fence)
+                .limit(MAX_ROWS)
+            )
+            if ids
+            else [],
+            _by_execution(tx.rows(sa.select(backlog).where(backlog.c.execution_id.in_(ids))) if ids else []),
+            _by_execution(
+                tx.rows(sa.select(in_flight).where(in_flight.c.execution_id.in_(ids))) if ids else []
+            ),
+        )
+
+
+_EXECUTION = (
+    "id",
+    "function",
+    "version",
+    "state",
+    "has_concurrency",
+    "throttle",
+    "run_at",
+    "created_at",
+    "finished_at",
+)
+
+
+def timeline(rows: Rows, now: datetime) -> Timeline:
+    """Return the steps of an event; ``now`` says whether what is open is due."""
+    line = _event_steps(rows)
+    attempts: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows.attempts:
+        attempts.setdefault(row["execution_id"], []).append(row)
+    return Timeline(
+        rows.event["id"],
+        rows.event["type"],
+        line.steps,
+        [
+            ExecutionSteps(
+                row["id"],
+                row["function"],
+                row["version"],
+                row["trigger"],
+                row["state"],
+                _execution_steps(rows, row, attempts.get(row["id"], []), line.copy(), now),
+            )
+            for row in rows.executions
+        ],
+    )
+
+
+class _Line:
+    """Steps in their order, each not before the one that it follows."""
+
+    def __init__(self, origin: datetime, last: datetime | None = None) -> None:
+        self.origin = origin
+        self._last = origin if last is None else last
+        self._begun = last is not None
+        # The part of the time since the last step that steps without a time of their own have used.
+        self._used = 0.0
+        self.steps: list[Step] = []
+
+    def copy(self) -> _Line:
+        """Return a line without steps that goes on at the last one."""
+        return _Line(self.origin, self._last)
+
+    def add(self, name: str, at: datetime, waited_for: str = "") -> None:
+        behind = (self._last - at).total_seconds()
+        at = max(at, self._last)
+        difference = max(0.0, (at - self._last).total_seconds() - self._used)
+        self.steps.append(
+            Step(
+                name,
+                at,
+                (at - self.origin).total_seconds(),
+                difference if self._begun else None,
+                waited_for,
+                behind if behind >= _WORTH_A_WORD else 0.0,
+            )
+        )
+        self._last, self._used, self._begun = at, 0.0, True
+
+    def add_timeless(self, name: str, waited_for: str, seconds: float | None = None) -> None:
+        """Add a step of which no time is stored, at most how long it took."""
+        self._used += seconds or 0.0
+        self.steps.append(Step(name, None, None, seconds, waited_for))
+
+
+def _event_steps(rows: Rows) -> _Line:
+    event, waiting = rows.event, rows.queue
+    happened, made = event["time"], time_of_id(event["id"])
+    # A source may give the event any time. One that is after its own id cannot be when it began.
+    foreign = happened > made + _ID_STEP
+    line = _Line(made if foreign else happened)
+    line.add("emitted", line.origin, "the event names a later time" if foreign else "")
+    routed = event["routed_at"]
+    if happened + _ID_STEP < made and (routed is None or made <= routed):
+        line.add("written", made, "its source, and the transaction that writes it")
+    if routed is not None:
+        tries = event["route_attempts"]
+        failed = f"; {tries} {'try' if tries == 1 else 'tries'} failed before" if tries else ""
+        line.add("routed", routed, f"the commit of the event, and a router{failed}")
+        if rows.in_outbox:
+            line.add_timeless("published", "not yet: it is in the outbox")
+        else:
+            line.add_timeless(
+                "published",
+                "it is not in the outbox: published, or there is no broker; the time is not stored",
+            )
+    elif waiting is not None and waiting["quarantined"]:
+        line.add_timeless("routed", "not yet: it is quarantined. To try it again: functory event release")
+    elif waiting is not None and waiting["route_after"] is not None:
+        line.add_timeless("routed", "not yet: a try has failed, and the next one is due later")
+    else:
+        line.add_timeless("routed", "not yet: it waits for a router")
+    return line
+
+
+def _execution_steps(
+    rows: Rows, row: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], line: _Line, now: datetime
+) -> list[Step]:
+    line.add("created", row["created_at"], _creation(rows.event, row))
+    sent, queued = rows.sent.get(row["id"]), rows.queued.get(row["id"])
+    # A retry has overwritten the time at which the first attempt was due.
+    delayed = len(attempts) <= 1 and row["run_at"] > row["created_at"]
+    if delayed and (attempts or row["run_at"] <= now):
+        line.add("due", row["run_at"], "its delay")
+    for number, one in enumerate(attempts):
+        name = f"attempt {one['number']}: " if len(attempts) > 1 else ""
+        _attempt_steps(line, name, one, _sending(row, retry=number > 0))
+    if row["finished_at"] is None:
+        _open_steps(line, row, queued, sent, attempts, now)
+    elif not attempts or attempts[-1]["ended_at"] is None or attempts[-1]["ended_at"] < row["finished_at"]:
+        line.add("finished", row["finished_at"], f"it ended without a run of its own: {row['state']}")
+    return line.steps
+
+
+def _attempt_steps(line: _Line, name: str, row: Mapping[str, Any], sending: str) -> None:
+    started, waited = row["started_at"], row["queued_seconds"]
+    if waited is not None:
+        line.add(f"{name}sent", started - timedelta(seconds=waited), sending)
+        line.add(
+            f"{name}claimed", started, "the commit of the sending, the broker, and a free slot of a worker"
+        )
+    else:
+        line.add(f"{name}claimed", started, f"{sending}; a worker took it without a message")
+    if row["ended_at"] is None:
+        line.add_timeless(f"{name}ran", "not ended yet")
+        return
+    if row["duration_seconds"] is not None:
+        children = row["waited_seconds"] or 0.0
+        inside = f", {children * 1000:.1f} ms of it for child executions" if children else ""
+        line.add_timeless(
+            f"{name}ran",
+            f"the function{inside}; the time of its first line is not stored",
+            row["duration_seconds"],
+        )
+        line.add(
+            f"{name}finished",
+            row["ended_at"],
+            f"a place in the sandbox, and the transaction that stores the result: {row['outcome']}",
+        )
+    else:
+        line.add(f"{name}finished", row["ended_at"], f"its end: {row['outcome']}")
+
+
+def _open_steps(
+    line: _Line,
+    row: Mapping[str, Any],
+    queued: Mapping[str, Any] | None,
+    sent: Mapping[str, Any] | None,
+    attempts: Sequence[Mapping[str, Any]],
+    now: datetime,
+) -> None:
+    name = f"attempt {attempts[-1]['number'] + 1}: " if attempts else ""
+    if queued is not None:
+        line.add_timeless(f"{name}sent", f"not yet: it waits for {_obstacle(queued, now)}")
+    elif sent is not None and not sent["claimed"]:
+        if sent["dispatched_at"] is not None:
+            line.add(f"{name}sent", sent["dispatched_at"], _sending(row, retry=bool(attempts)))
+        line.add_timeless(f"{name}claimed", "not yet: it waits for a free slot of a worker")
+
+
+def _obstacle(queued: Mapping[str, Any], now: datetime) -> str:
+    if queued["waiting_for_slot"]:
+        return "a slot of its concurrency limit"
+    if queued["run_at"] > now:
+        return "its throttle, and its due time" if queued["throttle_key"] is not None else "its due time"
+    return "a dispatcher, and room among the executions in flight"
+
+
+def _creation(event: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """What an execution that is newer than the decision about its event has waited for."""
+    if event["routed_at"] is None or row["created_at"] <= event["routed_at"]:
+        return "nothing: the transaction that routed the event wrote it"
+    if row["joint"]:
+        return "the other events that started it together, or the timer that ended the wait for them"
+    return "flow control of the trigger (debounce, batch, a timer), or a replay"
+
+
+def _sending(row: Mapping[str, Any], *, retry: bool) -> str:
+    reasons = ["the delay of the retry"] if retry else ["the commit of the execution"]
+    if row["has_concurrency"]:
+        reasons.append("a slot of its concurrency limit")
+    if row["throttle"] is not None:
+        reasons.append("its throttle")
+    return ", ".join([*reasons, "a dispatcher, and room among the executions in flight"])
+
+
+def _by_execution(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {row["execution_id"]: row for row in rows}
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
