@@ -28,6 +28,8 @@ _FAILURE_TYPES = (
     "trigger.failed",
 )
 _HIDDEN_TYPES = ("execution.started",)
+# Events for the router wake the first one; those that need no router come with the end of an attempt.
+_TOPICS = ("events", "executions", "finished")
 
 
 class EventFeed:
@@ -56,7 +58,7 @@ class EventFeed:
         wakeup = self._functory.database.wakeup
         while True:
             last = self._stopping.is_set()
-            generation = wakeup.generation("events")
+            generation = wakeup.generation(*_TOPICS)
             try:
                 self._show_new(show)
             except FunctoryError:
@@ -64,7 +66,7 @@ class EventFeed:
                 self._stopping.wait(1.0)
             if last:
                 return
-            wakeup.wait("events", generation, 1.0)
+            wakeup.wait(_TOPICS, generation, 1.0)
 
     def _show_new(self, show: Callable[[str], None]) -> None:
         seen = set(self._seen)

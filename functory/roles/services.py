@@ -35,6 +35,7 @@ from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.schedules.ticker import Ticker
 from functory.triggers.sources.supervisor import SourceSupervisor
+from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.app import make_app
 from functory.workers.dispatcher import Dispatcher, StandbyDispatcher
 from functory.workers.execution.executor import Executor, worker_name
@@ -104,7 +105,13 @@ class EmbeddedRoles:
         sys.setswitchinterval(min(sys.getswitchinterval(), THREAD_SWITCH_SECONDS))
         self._database.listen_for_wakeups()
         app = make_app(self._settings)
-        executor = Executor(self._database, self._settings, self._runner, f"embedded:{worker_name()}")
+        executor = Executor(
+            self._database,
+            self._settings,
+            self._runner,
+            f"embedded:{worker_name()}",
+            know_triggers=WorkerTriggerKnowledge,
+        )
         app.executor = executor
         executor.start()
         # Messages that a killed process had on its in-memory broker are lost.

@@ -1,4 +1,4 @@
-"""Wanted types: which event types the triggers of a set could match, whatever else an event holds.
+"""Wanted types: which event types patterns could match, whatever else an event holds.
 
 An event of any other type needs no router (:mod:`functory.engine.events.decided_events`).
 """
@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from functory.engine.events.decided_events import UnwantedTypes
 from functory.triggers.patterns import Pattern
 from functory.triggers.patterns.pattern import Branch
-from functory.triggers.routing.trigger_set import TriggerSet
 
 _TYPE = "type"
-
-
-def unwanted_types(triggers: TriggerSet, types: Collection[str]) -> UnwantedTypes:
-    """Return those of ``types`` that no pattern of the set can match. Reads nothing: the set is as it was refreshed."""
-    wanted = wanted_types(triggers.patterns(), types)
-    return UnwantedTypes(triggers.version, frozenset(types) - wanted)
 
 
 def wanted_types(patterns: Iterable[Pattern], types: Collection[str]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from kombu.utils.objects import cached_property
 
 from functory.engine.events.exchange import transport_options
 from functory.engine.settings import Settings, load_settings
-from functory.workers.execution.executor import Executor
+from functory.workers.execution.executor import Executor, KnowTriggers
 
 TASK = "functory.execute"
 
@@ -29,6 +29,8 @@ class Application(Celery):
 
     settings: Settings
     executor: Executor | None = None
+    # Set by programs that know triggers. Without it, all events of the worker wait for a router.
+    know_triggers: KnowTriggers | None = None
     _closing = threading.Lock()
 
     @cached_property
@@ -41,7 +43,9 @@ class Application(Celery):
     ) -> Executor:
         """Start the executor of this worker process, for ``slots`` executions at a time."""
         settings = self.settings.model_copy(update={"worker_slots": slots})
-        self.executor = Executor.open(settings, on_missing_messages=on_missing_messages)
+        self.executor = Executor.open(
+            settings, on_missing_messages=on_missing_messages, know_triggers=self.know_triggers
+        )
         self.executor.start()
         return self.executor
 

@@ -80,6 +80,8 @@ def worker(
         if shutdown.requested:
             return 0
         # The worker installs its own signal handlers when it starts; signals that came earlier are passed to it.
+        from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
+
         if settings.brokerless:
             from functory.workers.processes.brokerless_worker import BrokerlessWorker
 
@@ -87,10 +89,13 @@ def worker(
                 settings,
                 lambda executor: print_ready(settings.worker_slots, executor),
                 shutdown.read_earlier_signals,
+                WorkerTriggerKnowledge,
             ).run()
         from functory.workers.app import make_app
 
-        program = make_app(settings).Worker(
+        app = make_app(settings)
+        app.know_triggers = WorkerTriggerKnowledge
+        program = app.Worker(
             pool=pool.value,
             concurrency=settings.worker_slots,
             loglevel=settings.log_level.upper(),

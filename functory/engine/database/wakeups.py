@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # PostgreSQL's channel of all wake-ups.
 CHANNEL = "functory_wakeup"
@@ -37,16 +37,17 @@ class Wakeup:
                 self._generation[topic] += 1
             self._condition.notify_all()
 
-    def generation(self, topic: str) -> int:
-        """Return the topic's number now. Read it *before* looking for work and pass it to :meth:`wait`."""
-        return self._generation[topic]
+    def generation(self, *topics: str) -> int:
+        """Return the number of the topics now. Read it *before* looking for work and pass it to :meth:`wait`."""
+        return sum(self._generation[topic] for topic in topics)
 
-    def wait(self, topic: str, seen: int, timeout: float) -> int:
-        """Return as soon as the topic is newer than ``seen``, at the latest after ``timeout`` seconds."""
+    def wait(self, topic: str | Sequence[str], seen: int, timeout: float) -> int:
+        """Return as soon as one of the topics is newer than ``seen``, at the latest after ``timeout`` seconds."""
+        topics = (topic,) if isinstance(topic, str) else topic
         deadline = time.monotonic() + timeout
         with self._condition:
-            while self._generation[topic] == seen:
+            while self.generation(*topics) == seen:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._condition.wait(left):
                     break
-            return self._generation[topic]
+            return self.generation(*topics)

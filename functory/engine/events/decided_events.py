@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -30,6 +30,36 @@ class UnwantedTypes:
     types: frozenset[str]
 
 
+class TriggerKnowledge(Protocol):
+    """What a process knows about the triggers. Asking costs nothing: no function waits for the database."""
+
+    def unwanted(self) -> UnwantedTypes | None:
+        """Return the types that no trigger can want; None while the triggers have not been read."""
+        ...
+
+    def refresh_later(self) -> None:
+        """Read the triggers again, soon and in another transaction: they have changed."""
+        ...
+
+
+class EventWriter:
+    """Writes the events of one process: those of unwanted types as decided events, and publishes all of them.
+
+    Without ``knowledge`` all events wait for a router.
+    """
+
+    def __init__(self, publisher: PublishesEvents, knowledge: TriggerKnowledge | None = None) -> None:
+        self._publisher = publisher
+        self._knowledge = knowledge
+
+    def append(self, tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
+        """Write new event rows (all with the same keys)."""
+        knowledge = self._knowledge
+        unwanted = None if knowledge is None else knowledge.unwanted()
+        if not append(tx, rows, unwanted, self._publisher) and knowledge is not None:
+            knowledge.refresh_later()
+
+
 # Built once, because every claim and every result runs it.
 _FACTS = sa.select(
     sa.exists(sa.select(switch.c.name)),
@@ -41,16 +71,20 @@ _FACTS = sa.select(
 
 def append(
     tx: Tx, rows: Sequence[dict[str, Any]], unwanted: UnwantedTypes | None, publisher: PublishesEvents
-) -> None:
+) -> bool:
     """Write new pending event rows (all with the same keys), and let ``publisher`` publish all of them.
 
-    Those of ``unwanted`` types become routed. Without ``unwanted``, all of them wait for a router.
+    Those of ``unwanted`` types become routed. Without ``unwanted``, all of them wait for a router. Returns False when
+    ``unwanted`` is out of date.
     """
     if not rows:
-        return
-    if unwanted is not None and any(row["type"] in unwanted.types for row in rows):
+        return True
+    current = True
+    if unwanted is not None:
+        # Also when all types are wanted: a trigger that wants them may be deleted.
         halted, changes = tuple(tx.execute(_FACTS).one())
-        if not halted and changes == unwanted.trigger_changes:
+        current = changes == unwanted.trigger_changes
+        if current and not halted:
             rows = [_routed(tx, row) if row["type"] in unwanted.types else row for row in rows]
     tx.insert(event, rows)
     pending = [row["id"] for row in rows if row["state"] == "pending"]
@@ -61,6 +95,7 @@ def append(
     routed = [row for row in rows if row["state"] == "routed"]
     if routed:
         tx.at_end(lambda committed: _count(routed) if committed else None)
+    return current
 
 
 def _routed(tx: Tx, row: Mapping[str, Any]) -> dict[str, Any]:

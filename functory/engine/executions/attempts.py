@@ -10,8 +10,10 @@ from collections.abc import Collection
 
 from functory.engine.access import grants
 from functory.engine.database.connection import Database
+from functory.engine.events import store as event_store
 from functory.engine.executions.claims import Claims
 from functory.engine.executions.completion import Completions
+from functory.engine.executions.execution_events import AppendEvents
 from functory.engine.executions.leases import Leases
 
 
@@ -27,6 +29,7 @@ class Attempts(Claims, Leases, Completions):
         isolation: str = "none",
         author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
         rng: random.Random | None = None,
+        append_events: AppendEvents = event_store.append,
     ) -> None:
         Claims.__init__(
             self,
@@ -35,6 +38,7 @@ class Attempts(Claims, Leases, Completions):
             lease_seconds=lease_seconds,
             isolation=isolation,
             author_grants=author_grants,
+            append_events=append_events,
         )
         Leases.__init__(self, database, lease_seconds)
-        Completions.__init__(self, database, rng)
+        Completions.__init__(self, database, rng, append_events=append_events)

@@ -22,7 +22,7 @@ from functory.engine.errors import FunctoryError, NotFound, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions import claim_batch, leases, ready_queue, throttled_claims
-from functory.engine.executions.execution_events import event_data, execution_event
+from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
 
@@ -80,11 +80,13 @@ class Claims:
         lease_seconds: float,
         isolation: str = "none",
         author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
+        append_events: AppendEvents = event_store.append,
     ) -> None:
         self._database = database
         self._worker_id = worker_id
         self._lease = timedelta(seconds=lease_seconds)
         self._isolation = isolation
+        self._append_events = append_events
         self._runnable = RunnableVersions(isolation, author_grants)
         # Claims whose commit outcome is unknown: (id, fence) and when the attempt started.
         self._unknown_claims: dict[tuple[str, int], datetime] = {}
@@ -174,7 +176,7 @@ class Claims:
         _record_versions(tx, rows, runnable)
         queued = [_seconds_since(places[row["id"]]["dispatched_at"], tx.now) for row in rows]
         claim_batch.add_attempts(tx, rows, queued, runnable, self._worker_id, self._isolation)
-        event_store.append(
+        self._append_events(
             tx, [execution_event(tx, row, "execution.started", event_data(row, "running")) for row in rows]
         )
         return [

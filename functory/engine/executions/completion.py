@@ -24,7 +24,7 @@ from functory.engine.events import store as event_store
 from functory.engine.executions import file_writes, queue_rows, success_batch
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
-from functory.engine.executions.execution_events import event_data, execution_event
+from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
 from functory.engine.executions.success_batch import Success
 from functory.engine.flow_control import concurrency
@@ -65,8 +65,14 @@ class Ending:
 class Completions:
     """The results of one worker's attempts."""
 
-    def __init__(self, database: Database, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rng: random.Random | None = None,
+        append_events: AppendEvents = event_store.append,
+    ) -> None:
         self._database = database
+        self._append_events = append_events
         self._random = rng or random.Random()  # noqa: S311  (jitter)
         # Results whose commit outcome is unknown, by (execution id, fence).
         self._unknown_results: dict[tuple[str, int], AttemptResult] = {}
@@ -121,7 +127,7 @@ class Completions:
     def _store_together(self, endings: Sequence[Ending]) -> list[NextState | Exception]:
         """Store all in one transaction; when one of the plain successes cannot be stored, each in its own."""
         try:
-            return self._database.group_commit(lambda tx: store_endings(tx, endings))
+            return self._database.group_commit(lambda tx: store_endings(tx, endings, self._append_events))
         except Unavailable:
             raise
         except Exception as error:
@@ -151,7 +157,9 @@ class Completions:
         }
 
 
-def store_endings(tx: Tx, endings: Sequence[Ending]) -> list[NextState | Exception]:
+def store_endings(
+    tx: Tx, endings: Sequence[Ending], append_events: AppendEvents
+) -> list[NextState | Exception]:
     """Write results and next states: plain successes together, each other ending under a savepoint of its own."""
     done: list[NextState | Exception] = [ending.next_state for ending in endings]
     plain = [
@@ -164,7 +172,7 @@ def store_endings(tx: Tx, endings: Sequence[Ending]) -> list[NextState | Excepti
             Success(endings[position].claim, endings[position].attempt_result, endings[position].matched)
             for position in plain
         ]
-        own = success_batch.store(tx, successes)
+        own = success_batch.store(tx, successes, append_events)
         for place, position in enumerate(plain):
             if place not in own:
                 done[position] = _stale(endings[position].claim)
@@ -174,7 +182,12 @@ def store_endings(tx: Tx, endings: Sequence[Ending]) -> list[NextState | Excepti
         try:
             with contextlib.nullcontext() if len(endings) == 1 else tx.savepoint():
                 done[position] = finish(
-                    tx, ending.claim, ending.attempt_result, ending.next_state, ending.matched
+                    tx,
+                    ending.claim,
+                    ending.attempt_result,
+                    ending.next_state,
+                    ending.matched,
+                    append_events,
                 )
         except Exception as error:
             refused = translate_driver_error(tx.connection.engine.url.render_as_string(), error) or error
@@ -194,6 +207,7 @@ def finish(
     attempt_result: AttemptResult,
     next_state: NextState,
     patterns: Sequence[tuple[str, dict[str, Any]]],
+    append_events: AppendEvents,
 ) -> NextState:
     """Write an attempt's result and the execution's next state.
 
@@ -258,7 +272,7 @@ def finish(
         if not final:
             data |= {"next_attempt_in": round(next_state.delay, 3)}
         events = [execution_event(tx, claim.row, next_state.event_type, data)]
-    event_store.append(tx, events)
+    append_events(tx, events)
     if final:
         plan.begin_if_failed(tx, claim.row, next_state.state)
     tx.wake("finished" if final else "executions")

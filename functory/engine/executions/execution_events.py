@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
+
+# The types of the events that workers write: of each claim and of each result.
+WORKER_EVENT_TYPES = frozenset({
+    "execution.started", "execution.succeeded", "execution.failed", "execution.timed_out", "execution.cancelled",
+    "execution.dead", "execution.attempt_failed", "output.matched",
+})  # fmt: skip
+
+# Writes new event rows in a transaction.
+AppendEvents = Callable[[Tx, Sequence[dict[str, Any]]], None]
 
 
 def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, attempt, execution, log, span
 from functory.engine.database.transaction import Tx
-from functory.engine.events import store as event_store
 from functory.engine.executions import queue_rows
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
-from functory.engine.executions.execution_events import event_data, execution_event
+from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.serialization import json_codec
 
@@ -43,7 +42,7 @@ def is_plain(row: Mapping[str, Any], attempt_result: AttemptResult) -> bool:
     )
 
 
-def store(tx: Tx, successes: Sequence[Success]) -> set[int]:
+def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> set[int]:
     """running → succeeded for those of ``successes`` whose attempt owns its execution. Returns their positions.
 
     Writes state, result and end of the attempts, spans, logs and events.
@@ -64,7 +63,7 @@ def store(tx: Tx, successes: Sequence[Success]) -> set[int]:
         events += success_events(tx, claim, attempt_result, success.matched)
     tx.insert(span, spans)
     tx.insert(log, logs)
-    event_store.append(tx, events)
+    append_events(tx, events)
     if own:
         tx.wake("finished")
     return own

@@ -94,7 +94,7 @@ class TriggerSet:
             patterns: list[IndexedPattern] = []
             self._compiled.pop(id_, None)
         else:
-            patterns = _indexed_patterns(compiled)
+            patterns = indexed_patterns(compiled)
             self._compiled[id_] = compiled
         for key in self._keys.pop(id_, ()):
             if all(pattern.key != key for pattern in patterns):
@@ -123,10 +123,6 @@ class TriggerSet:
             match.cancel_rules.sort()
         return sorted(matches.values(), key=lambda match: match.compiled.name)
 
-    def patterns(self) -> Iterator[Pattern]:
-        """All patterns: those that fire a trigger, the parts of composites, and the rules of cancel-on."""
-        return (one.pattern for one in self._patterns.values())
-
     def get(self, trigger_id: str) -> CompiledTrigger | None:
         """A trigger as of the last refresh."""
         return self._compiled.get(trigger_id)
@@ -144,8 +140,8 @@ class TriggerSet:
         return len(self._compiled)
 
 
-def _indexed_patterns(compiled: CompiledTrigger) -> list[IndexedPattern]:
-    """All patterns of a trigger."""
+def indexed_patterns(compiled: CompiledTrigger) -> list[IndexedPattern]:
+    """All patterns of a trigger: those that fire it, the parts of a composite, and the rules of cancel-on."""
     patterns = [] if compiled.pattern is None else [IndexedPattern(compiled, "on", 0, compiled.pattern)]
     if compiled.composite is not None:
         parts = enumerate(compiled.composite.parts)

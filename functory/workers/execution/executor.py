@@ -23,6 +23,9 @@ from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
+from functory.engine.events.batch_publisher import BatchPublisher, without_thread
+from functory.engine.events.decided_events import EventWriter, TriggerKnowledge
+from functory.engine.events.exchange import EventPublisher
 from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
@@ -56,12 +59,16 @@ log = structlog.get_logger("functory.worker")
 # Time after the grace period to release the executions that were killed.
 RELEASE_SECONDS = 2.0
 
+# Makes what a worker process knows about the triggers of a database.
+KnowTriggers = Callable[[Database], TriggerKnowledge]
+
 
 class Executor:
     """Runs the executions of one worker process; ``execute`` may be called from many threads.
 
     ``on_missing_messages`` gets the number of executions that were claimed without a message although one was sent
-    shortly before. ``rng`` draws the jitter of retries.
+    shortly before. ``rng`` draws the jitter of retries. ``batches`` publishes the events of claims and results from
+    memory; without it they are left to the outbox. Without ``know_triggers`` all of them wait for a router.
     """
 
     def __init__(
@@ -74,12 +81,18 @@ class Executor:
         owns_database: bool = False,
         on_missing_messages: Callable[[int], None] = lambda _: None,
         rng: random.Random | None = None,
+        batches: BatchPublisher | None = None,
+        know_triggers: KnowTriggers | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._runner = runner
         self._owns_database = owns_database
         self.worker_id = worker_id
+        self._batches = batches
+        writer = EventWriter(
+            batches or without_thread(settings), know_triggers(database) if know_triggers else None
+        )
         self._attempts = Attempts(
             database,
             worker_id,
@@ -87,6 +100,7 @@ class Executor:
             isolation=check_tier(settings, runner),
             author_grants=grants.author_grant_kinds(settings),
             rng=rng,
+            append_events=writer.append,
         )
         self._protected_paths = ProtectedPaths(settings)
         self._environments = Environments(settings, database)
@@ -116,9 +130,14 @@ class Executor:
 
     @classmethod
     def open(
-        cls, settings: Settings, *, on_missing_messages: Callable[[int], None] = lambda _: None
+        cls,
+        settings: Settings,
+        *,
+        on_missing_messages: Callable[[int], None] = lambda _: None,
+        know_triggers: KnowTriggers | None = None,
     ) -> Executor:
-        """Build an executor with its own database connection and runner, for a worker process.
+        """Build an executor with its own connections to the database and the broker, and its own runner, for a worker
+        process.
 
         Other processes of the same user can no longer read this one (PR_SET_DUMPABLE, prctl(2)): its memory and
         environment hold keys, and without namespaces functions run as the same user.
@@ -133,6 +152,10 @@ class Executor:
             worker_name(),
             owns_database=True,
             on_missing_messages=on_missing_messages,
+            batches=BatchPublisher(database, EventPublisher(settings), settings.lease_seconds)
+            if settings.publishes
+            else None,
+            know_triggers=know_triggers,
         )
 
     @property
@@ -221,6 +244,8 @@ class Executor:
             worker_registry.deregister(self._database, self.worker_id)
         except FunctoryError:
             log.warning("worker not deregistered", worker=self.worker_id)
+        if self._batches is not None:
+            self._batches.close()
         if self._owns_database:
             self._database.close()
 

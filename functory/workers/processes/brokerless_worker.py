@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from functory.engine.settings import Settings
-from functory.workers.execution.executor import Executor
+from functory.workers.execution.executor import Executor, KnowTriggers
 from functory.workers.processes.shutdown_signals import ShutdownSignals
 
 
@@ -23,10 +23,12 @@ class BrokerlessWorker:
         settings: Settings,
         on_ready: Callable[[Executor], None],
         read_earlier_signals: Callable[[], bytes] = bytes,
+        know_triggers: KnowTriggers | None = None,
     ) -> None:
         self._settings = settings
         self._on_ready = on_ready
         self._read_earlier_signals = read_earlier_signals
+        self._know_triggers = know_triggers
         self._drained = threading.Event()
         self._closing = threading.Lock()
         self._executor: Executor | None = None
@@ -37,7 +39,7 @@ class BrokerlessWorker:
             self._read_earlier_signals
         )
         try:
-            self._executor = Executor.open(self._settings)
+            self._executor = Executor.open(self._settings, know_triggers=self._know_triggers)
             self._executor.database.on_lost = shutdown.shut_down_after
             self._executor.start()
             self._on_ready(self._executor)

@@ -80,6 +80,63 @@ MUTANTS: Sequence[BatchMutant] = (
     ),
     BatchMutant(
         Mutant(
+            "an event is decided with triggers that have changed since",
+            [
+                Edit(
+                    "functory.engine.events.decided_events",
+                    "append",
+                    "current = changes == unwanted.trigger_changes",
+                    "current = True",
+                )
+            ],
+        ),
+        "a_trigger_on_events_of_executions_that_changes",
+        remembers=True,
+    ),
+    BatchMutant(
+        Mutant(
+            "an event is decided although triggers are halted",
+            [
+                Edit(
+                    "functory.engine.events.decided_events",
+                    "append",
+                    "if current and not halted:",
+                    "if current:",
+                )
+            ],
+        ),
+        "the_kill_switch",
+    ),
+    BatchMutant(
+        Mutant(
+            "only patterns that fire a trigger want a type",
+            [
+                Edit(
+                    "functory.triggers.trigger_knowledge",
+                    "_wanted_by",
+                    "one.pattern for one in patterns",
+                    'one.pattern for one in patterns if one.role == "on"',
+                )
+            ],
+        ),
+        "a_composite_of_ends",
+    ),
+    BatchMutant(
+        Mutant(
+            "a rule of cancel-on wants no type",
+            [
+                Edit(
+                    "functory.triggers.trigger_knowledge",
+                    "_wanted_by",
+                    "one.pattern for one in patterns",
+                    'one.pattern for one in patterns if one.role != "cancel"',
+                )
+            ],
+        ),
+        "an_end_that_cancels",
+    ),
+    BatchMutant(
+        Mutant(
             "the second result of a group is lost",
             [
                 Edit(

@@ -177,11 +177,79 @@ def the_kill_switch(engine: SteppedEngine) -> None:
     engine.settle()
     switches.throw(TRIGGERS)
     engine.emit("tick", *range(10, 18))
+    # Their events wait as well.
+    for number in range(3):
+        engine.start("work", number)
     engine.settle()
     engine.advance(5)
     switches.release(TRIGGERS)
     engine.emit("tick", 20)
     engine.settle()
+
+
+@scenario(changes=True)
+def a_trigger_on_events_of_executions_that_changes(engine: SteppedEngine) -> None:
+    engine.function("work")
+    engine.function("after")
+    engine.trigger("t", "work", "tick")
+    engine.emit("tick", *range(5))
+    engine.settle()
+    ends = {"type": ["execution.succeeded"], "subject": ["work"]}
+    engine.trigger("ends", "after", ends)
+    engine.emit("tick", *range(10, 15))
+    engine.settle()
+    engine.world.triggers.pause("ends")
+    engine.emit("tick", *range(20, 25))
+    engine.settle()
+    engine.world.triggers.resume("ends")
+    engine.emit("tick", *range(30, 35))
+    engine.settle()
+    engine.world.triggers.delete("ends")
+    engine.emit("tick", *range(40, 45))
+    engine.settle()
+
+
+@scenario()
+def a_composite_of_ends(engine: SteppedEngine) -> None:
+    engine.function("work")
+    engine.function("after")
+    engine.trigger("t", "work", "tick")
+    parts = [{"on": {"type": ["execution.succeeded"], "subject": ["work"]}}, {"on": {"type": ["go"]}}]
+    engine.trigger("pair", "after", composite={"all": parts, "within": "1h"})
+    for start in (0, 10, 20):
+        engine.emit("tick", *range(start, start + 3))
+        engine.settle()
+        engine.emit("go", start)
+        engine.settle()
+
+
+@scenario()
+def an_end_that_cancels(engine: SteppedEngine) -> None:
+    engine.function("work")
+    engine.function("waits", lambda call: call.fail(), limits={"retries": 1, "retry_delay": 20})
+    rule = {"on": {"type": ["execution.succeeded"], "subject": ["work"]}, "timeout": "1m"}
+    engine.trigger("t", "waits", "tick", flow={"cancel_on": [rule]})
+    for start in (0, 10):
+        engine.emit("tick", *range(start, start + 4))
+        engine.settle()
+        engine.start("work")
+        engine.settle()
+        engine.advance(25)
+        engine.settle()
+
+
+@scenario()
+def starts_that_are_buffered(engine: SteppedEngine) -> None:
+    engine.function("work")
+    engine.function("many")
+    engine.trigger("t", "work", "tick")
+    on = {"type": ["execution.started"], "subject": ["work"]}
+    engine.trigger("batch", "many", on, flow={"batch": {"max_size": 4, "timeout": "10s"}})
+    for start in (0, 10):
+        engine.emit("tick", *range(start, start + 6))
+        engine.settle()
+        engine.advance(15)
+        engine.settle()
 
 
 @scenario(changes=True)

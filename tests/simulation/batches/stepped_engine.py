@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from functory.engine.database.clock import ManualClock
+from functory.engine.database.connection import Database
 from functory.engine.events import emit_many
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
@@ -17,6 +18,7 @@ from functory.engine.maintenance.reaper import Reaper
 from functory.triggers import definition
 from functory.triggers.routing.decision import Decision
 from functory.triggers.routing.router import Router
+from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.executor import Executor
 from tests.simulation.batches import normalised_rows
@@ -72,19 +74,45 @@ class _Dispatcher(Dispatcher):
         self._engine.send(ids)
 
 
+class _Knowledge(WorkerTriggerKnowledge):
+    """Reads the triggers between two steps, where the real one does it in a thread."""
+
+    asked = False
+
+    def refresh_later(self) -> None:
+        self.asked = True
+
+    def refresh_if_asked(self) -> None:
+        if self.asked:
+            self.asked = False
+            with self._database.read() as tx:
+                self.refresh(tx)
+
+
 class SteppedEngine:
     """All roles over one database, at one batch size.
 
     ``states`` are the normalised rows of each settled state. Nothing happens between two steps, and time stands still
-    unless the scenario moves it with :meth:`advance`. With ``fresh``, every step is done by new processes: nothing that
+    unless the scenario moves it with :meth:`advance`. Without ``decides``, the worker knows no trigger, and all its
+    events wait for the router. With ``fresh``, every step is done by new processes: nothing that
     a process remembers can be out of date. ``refuses`` makes the router fail at an event (its row) that it is true for.
     ``runner`` runs functions instead of the scripted one.
     """
 
     def __init__(
-        self, url: str, home: Path, size: int, *, fresh: bool = False, runner: Any = None, **settings: Any
+        self,
+        url: str,
+        home: Path,
+        size: int,
+        *,
+        decides: bool = True,
+        fresh: bool = False,
+        runner: Any = None,
+        **settings: Any,
     ) -> None:
         self.size = size
+        self._decides = decides
+        self._knowledge: _Knowledge | None = None
         self._worlds: list[World] = []
         self._fresh = fresh
         self._clock = ManualClock()
@@ -135,7 +163,12 @@ class SteppedEngine:
             self.runner,
             "worker",
             rng=HalfJitter(),
+            know_triggers=self._know_triggers if self._decides else None,
         )
+
+    def _know_triggers(self, database: Database) -> _Knowledge:
+        self._knowledge = _Knowledge(database)
+        return self._knowledge
 
     def function(
         self, name: str, does: Behaviour | None = None, parameters: str = "given=None", **declared: Any
@@ -223,6 +256,8 @@ class SteppedEngine:
                 self._executor.execute(self.messages.pop(0))
             except WorkerKilled:
                 self._executor = self._new_worker()
+            if self._knowledge is not None:
+                self._knowledge.refresh_if_asked()
         return count
 
     def reap(self) -> None:
@@ -243,7 +278,8 @@ class SteppedEngine:
             self.release()
             self.compensate()
             self.dispatch()
-            if not self.work() and not routed:
+            # A compensation writes events as well.
+            if not self.work() and not routed and not self.route():
                 break
         else:
             raise AssertionError(f"no end after {MAX_ROUNDS} rounds")

@@ -124,7 +124,7 @@ def _without_keys(raw: Any) -> None:
 
 
 _FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
-_STORED = "return self._database.group_commit(lambda tx: store_endings(tx, endings))\n"
+_STORED = "return self._database.group_commit(lambda tx: store_endings(tx, endings, self._append_events))\n"
 
 
 def _finish_with(condition: str) -> list[Edit]:
@@ -141,7 +141,7 @@ _FIND_ALL_RUNNING = Edit(
     "if (success.claim.id, success.claim.fence) in running",
     "if success.claim.id in {id_ for id_, _ in running}",
 )
-_STARTED = "    event_store.append(\n        tx, [execution_event("
+_STARTED = "    self._append_events(\n        tx, [execution_event("
 
 MUTANTS: Sequence[Mutant] = (
     Mutant(
@@ -217,8 +217,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.completion",
                 "finish",
-                "event_store.append(tx, events)\n",
-                "_later.append(events) if final else event_store.append(tx, events)\n",
+                "append_events(tx, events)\n",
+                "_later.append(events) if final else append_events(tx, events)\n",
             ),
             Edit(
                 "functory.engine.executions.completion",
@@ -330,9 +330,9 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.queue_rows",
                 "_TAKE",
-                "sa.delete(backlog)\n    .where(backlog.c.execution_id.in_(_IDS), READY, backlog.c.run_at <= _NOW)\n"
+                "sa.delete(backlog)\n    .where(one_of(backlog.c.execution_id), READY, backlog.c.run_at <= _NOW)\n"
                 "    .returning(backlog)",
-                "sa.select(backlog).where(backlog.c.execution_id.in_(_IDS))",
+                "sa.select(backlog).where(one_of(backlog.c.execution_id))",
             )
         ],
     ),

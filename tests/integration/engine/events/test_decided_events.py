@@ -13,20 +13,19 @@ from functory.engine.events.batch_publisher import NotPublished, OutboxOnly
 from functory.engine.events.decided_events import UnwantedTypes
 from functory.engine.maintenance import invariants
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
-from functory.triggers.routing.trigger_set import TriggerSet
-from functory.triggers.wanted_types import unwanted_types
+from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
 
-LIFECYCLE = ("execution.started", "execution.succeeded", "execution.failed")
-
 
 def known(world: World) -> UnwantedTypes:
-    triggers = TriggerSet()
+    knowledge = WorkerTriggerKnowledge(world.database)
     with world.database.read() as tx:
-        triggers.refresh(tx)
-    return unwanted_types(triggers, LIFECYCLE)
+        knowledge.refresh(tx)
+    found = knowledge.unwanted()
+    assert found is not None
+    return found
 
 
 def write(
