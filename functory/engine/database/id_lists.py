@@ -46,7 +46,8 @@ def one_of(column: Any, name: str = "ids") -> Any:
 @compiles(_OneOf, "postgresql")
 def _on_postgresql(element: _OneOf, compiler: Any, **options: Any) -> str:
     id_, ids = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"{id_} = ANY(CAST({ids} AS uuid[]))"
+    # In a subquery the text is read once. Where the condition is a filter, it would be read for each row.
+    return f"{id_} = ANY(CAST((SELECT CAST({ids} AS uuid[])) AS uuid[]))"
 
 
 @compiles(_OneOf, "sqlite")
