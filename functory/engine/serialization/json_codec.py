@@ -40,8 +40,9 @@ def encode(value: Any) -> bytes:
         encoded = orjson.dumps(value, option=_PLAIN)
     except (TypeError, ValueError, RecursionError):
         return _encode_slowly(value)
-    # orjson writes NaN as null: only a value that shows a null can hide one.
-    if b"null" in encoded:
+    # orjson writes NaN as null: only a value that shows a null can hide one, and then it reads back as another value.
+    # (A tuple does so too.)
+    if b"null" in encoded and orjson.loads(encoded) != value:
         _refuse_nan(value)
     return encoded
 
