@@ -1,7 +1,9 @@
-"""What a deployment costs that does nothing: SQL statements a second of each role, and of all in one process."""
+"""What a deployment costs that does nothing: statements and CPU of all roles on PostgreSQL and RabbitMQ, and statements
+of each role by itself, and of all roles in one process."""
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
@@ -11,6 +13,9 @@ from typing import Any
 
 from sqlalchemy import event
 
+from benchmarks.speed import deployments
+from benchmarks.speed.cpu import tree_ms
+from benchmarks.speed.options import Options
 from functory.client import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
@@ -28,12 +33,52 @@ def run(*, quiet: bool = False) -> dict[str, Any]:
         for name in services.ROLES:
             figures[name] = role(Path(folder) / name, name)
         figures["worker"] = worker(Path(folder) / "worker")
+    with contextlib.suppress(LookupError):
+        figures["deployment"] = deployment()
     if not quiet:
         print("\nSQL statements a second, idle")
         for name, found in figures.items():
+            if name == "deployment":
+                _print_deployment(found)
+                continue
             most = ", ".join(f"{thread} {count:g}" for thread, count in list(found["by"].items())[:8])
             print(f"  {name:<10} {found['all']:>6.1f}   ({most})")
     return figures
+
+
+def deployment() -> dict[str, Any]:
+    """Router, scheduler, watcher and worker as processes, by the counters of the servers and the kernel."""
+    options = Options(subscriber=False)
+    with deployments.start("rabbitmq", options) as started:
+        started.roles.start("watcher")
+        started.client.close()
+        # The first rounds read what later ones remember.
+        time.sleep(12)
+        counts, cpu, began = started.counts(), _cpu(started), time.monotonic()
+        time.sleep(2 * SECONDS)
+        done, seconds = started.counts().since(counts), time.monotonic() - began
+        return {
+            "all": round(done.plain / seconds, 2),
+            "begin_and_commit": round(done.control / seconds, 2),
+            "cpu_percent": {
+                name: round((ms - cpu[name]) / 10 / seconds, 2) for name, ms in _cpu(started).items()
+            },
+        }
+
+
+def _cpu(started: deployments.Deployment) -> dict[str, float]:
+    found = {role.name: tree_ms(role.pid) for role in started.roles.started}
+    assert started.postgres is not None
+    found["postgresql"] = tree_ms(started.postgres.pid, without=[started.observer.backend()])
+    found["broker"] = tree_ms(started.broker.pid)
+    return found
+
+
+def _print_deployment(found: dict[str, Any]) -> None:
+    print(f"  deployment {found['all']:>6.1f}   (and {found['begin_and_commit']:g} BEGIN and COMMIT)")
+    each = ", ".join(f"{name} {percent:g}" for name, percent in found["cpu_percent"].items())
+    own = sum(percent for name, percent in found["cpu_percent"].items() if name != "broker")
+    print(f"\nCPU of that deployment in percent of a core: {own:.2f} without the broker ({each})")
 
 
 def embedded(home: Path) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class Settings(BaseSettings):
         default=0.5,
         gt=0,
         le=60,
-        description="Seconds between two polls of a role; only a lost wake-up waits this long.",
+        description="Seconds between two polls of a role that gets no wake-ups. "
+        "With wake-ups it polls at ten times this, in case one is lost.",
     )
     lease_seconds: float = Field(
         default=30.0,

@@ -70,11 +70,13 @@ def corrected(
 
 
 class StoredOffset:
-    """The offset in the database; ``connect`` opens a connection of it."""
+    """The offset in the database; ``connect`` opens a connection of it. A look at the server's clock first calls
+    :meth:`read`, on the connection that then asks for the time."""
 
     def __init__(self, connect: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._connect = connect
-        self._known = Offset()
+        self._stored = Offset()
+        self._reached: datetime | None = None
 
     def __call__(self, server: datetime, expected: datetime | None) -> Offset:
         """Return the offset at a look at the server's clock, which shows ``server``.
@@ -82,8 +84,7 @@ class StoredOffset:
         ``expected`` is the engine's time at that instant by this process's look before; None for its first look. Only
         later looks write the row: commands that end soon only read it.
         """
-        stored, reached = self._read()
-        self._known = stored
+        stored, reached = self._stored, self._reached
         changed = corrected(server, stored, reached, expected)
         offset = changed or stored
         now = server + offset.at(server)
@@ -99,22 +100,23 @@ class StoredOffset:
                 )
         return offset
 
-    def _read(self) -> tuple[Offset, datetime | None]:
+    def read(self, connection: Connection) -> None:
+        """Read the row, on a connection that begins no transaction."""
+        self._reached = None
         # Before its migration the database has no such table, and a server that goes away says so elsewhere.
-        with contextlib.suppress(DBAPIError), self._connect() as connection:
+        with contextlib.suppress(DBAPIError):
             row = connection.execute(_READ).first()
+            self._stored, self._reached = Offset(), None
             if row is not None:
-                return Offset(timedelta(microseconds=row.ahead), row.since), row.reached_at
-            return Offset(), None
-        return self._known, None
+                self._stored = Offset(timedelta(microseconds=row.ahead), row.since)
+                self._reached = row.reached_at
 
     def _write(self, reached: datetime, offset: Offset) -> None:
         # A database that takes no writes now gets the row later. Without the last row the time before a jump is known
         # less exactly.
         with contextlib.suppress(DBAPIError), self._connect() as connection:
             # A look at the clock waits for nothing: for no other writer of the row, and for no standby.
-            for statement in _AT_ONCE:
-                connection.execute(statement)
+            connection.execute(_AT_ONCE)
             ahead = offset.ahead // timedelta(microseconds=1)
             values = {"name": _ROW, "reached_at": reached, "ahead": ahead, "since": offset.since}
             changed = connection.execute(sa.update(clock).where(clock.c.name == _ROW).values(values))
@@ -123,8 +125,8 @@ class StoredOffset:
             connection.commit()
 
 
-_AT_ONCE = [
-    sa.text(f"SET LOCAL {setting}")
-    for setting in ("synchronous_commit = off", "lock_timeout = '200ms'", "statement_timeout = '1s'")
-]
+_AT_ONCE = sa.text(
+    "SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '200ms', true),"
+    " set_config('statement_timeout', '1s', true)"
+)
 _READ = sa.select(clock.c.reached_at, clock.c.ahead, clock.c.since).where(clock.c.name == _ROW)

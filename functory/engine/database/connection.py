@@ -23,7 +23,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -345,14 +344,14 @@ class Database:
         return clocks.ServerIds(clock) if isinstance(clock, clocks.ServerClock) else clocks.new_id
 
     def _server_clock(self) -> clocks.ServerClock:
-        return clocks.ServerClock(self._server_time, offset=StoredOffset(self._connect_engine))
+        offset = StoredOffset(self._connect_engine)
+        return clocks.ServerClock(
+            lambda: measure_server_time(self._connect_engine, offset.read), offset=offset
+        )
 
     def _connect_engine(self) -> Connection:
         # Not the engine itself: there is another one after a close or a fork.
         return self.engine.connect()
-
-    def _server_time(self) -> tuple[float, datetime]:
-        return measure_server_time(self._connect_engine)
 
     def _create_engine(self, url: URL, pool_size: int) -> Engine:
         if self.dialect == "postgresql":

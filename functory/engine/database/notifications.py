@@ -32,8 +32,9 @@ DATA_VERSION_POLL_SECONDS = 0.05
 # missed, and a NOTIFY goes out with its commit. It is missed only while the listener has no connection, and then the
 # factor is 1.
 SQLITE_POLL_MULTIPLIER, POSTGRES_POLL_MULTIPLIER = 10.0, 10.0
-# PostgreSQL: a listening connection without notifications is tried this often (seconds).
-QUIET_SECONDS = 10.0
+# PostgreSQL: a listening connection without notifications is tried this often (seconds). The kernel finds a peer that
+# does not answer much earlier (keepalives); this finds one behind a proxy, which answers for it.
+QUIET_SECONDS = 60.0
 # PostgreSQL: minimum time (seconds) between two NOTIFY of one process for the same topics.
 NOTIFY_SECONDS = 0.003
 

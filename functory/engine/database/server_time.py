@@ -14,23 +14,26 @@ CLOCK_SECONDS = 0.1
 CLOCK_TRIES = 5
 
 
-def measure_server_time(connect: Callable[[], Connection]) -> tuple[float, datetime]:
+def measure_server_time(
+    connect: Callable[[], Connection], before: Callable[[Connection], None]
+) -> tuple[float, datetime]:
     """Return one instant twice: by the local monotonic clock and by the server's clock.
 
-    The connection is opened before, so that its time adds no error. The error is at most half of the round trip, so
-    slow answers are measured again: a clock that is seconds ahead makes the reaper take live leases for lost.
+    The connection is opened before, and ``before`` runs a statement on it, so that neither a connect nor a server
+    process that was idle adds an error. The error is at most half of the round trip, so slow answers are measured
+    again: a clock that is seconds ahead makes the reaper take live leases for lost.
     """
     with connect() as opened:
         # Each statement by itself: BEGIN must not be measured along.
         connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-        connection.execute(sa.select(sa.literal(1)))
+        before(connection)
         best: tuple[float, float, datetime] | None = None
         for _ in range(CLOCK_TRIES):
-            before = time.monotonic()
+            asked = time.monotonic()
             server = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-            took = time.monotonic() - before
+            took = time.monotonic() - asked
             if best is None or took < best[0]:
-                best = took, before + took / 2, server.astimezone(UTC)
+                best = took, asked + took / 2, server.astimezone(UTC)
             if took <= CLOCK_SECONDS:
                 break
         assert best is not None

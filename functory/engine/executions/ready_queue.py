@@ -111,6 +111,9 @@ _FREE = (
     .where(READY, one_of(backlog.c.execution_id))
     .with_for_update(skip_locked=True)
 )
+_OLDEST_READY = sa.select(sa.func.min(backlog.c.run_at)).where(READY).scalar_subquery()
+_OLDEST_SENT = sa.select(sa.func.min(in_flight_table.c.dispatched_at)).where(UNCLAIMED).scalar_subquery()
+_WAITING_SINCE = sa.select(_OLDEST_READY.label("ready"), _OLDEST_SENT.label("sent"))
 _HAS_DUE = sa.select(
     sa.or_(
         sa.exists().where(READY, backlog.c.run_at <= _UNTIL),
@@ -162,6 +165,14 @@ def has_due(tx: Tx, *, waited: float) -> bool:
     locks.
     """
     return bool(tx.scalar(_HAS_DUE, {"until": tx.now - timedelta(seconds=waited)}))
+
+
+def waiting_since(tx: Tx) -> datetime | None:
+    """Return the time at which the first execution that no worker has was due, or was sent. It is in the future when
+    that execution is not due yet. None without any. One statement, no locks.
+    """
+    row = tx.first(_WAITING_SINCE) or {}
+    return min((at for at in row.values() if at is not None), default=None)
 
 
 def _select_fairly(tx: Tx, limit: int, until: datetime, flight: Mapping[str, int]) -> list[str]:

@@ -63,6 +63,19 @@ def server_uptime(database: Database) -> float | None:
     return uptime if isinstance(database.clock, ServerClock) else None
 
 
+def is_any_lost(database: Database, *, cancel_grace: float, unseen: float) -> bool:
+    """Return True when :func:`reap` with this ``cancel_grace``, or :func:`remove_lost_workers` after ``unseen``
+    seconds, would find something. One statement, no locks: it costs little while nothing is lost.
+    """
+    with database.read() as tx:
+        given = {
+            "now": tx.now,
+            "stopped_by": tx.now - timedelta(seconds=cancel_grace),
+            "seen_by": tx.now - timedelta(seconds=unseen),
+        }
+        return bool(tx.scalar(_any_lost(), given))
+
+
 def remove_lost_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each. Returns their ids."""
     with database.write() as tx:
@@ -89,18 +102,23 @@ _RUNNING = (
     execution.c.id.in_(open_executions.open_ids(queued=False)),
     execution.c.state == "running",
 )
-_DUE = {
-    "lost": (*_RUNNING, execution.c.lease_until < _CUTOFF),
-    "unstopped": (*_RUNNING, execution.c.cancel_requested_at < _CUTOFF),
-    "expired": (
+
+
+def _conditions(what: str, cutoff: sa.BindParameter[Any]) -> tuple[sa.ColumnElement[bool], ...]:
+    if what == "lost":
+        return (*_RUNNING, execution.c.lease_until < cutoff)
+    if what == "unstopped":
+        return (*_RUNNING, execution.c.cancel_requested_at < cutoff)
+    return (
         # Queue rows of executions that wait for a retry do not expire: they were started in time.
         execution.c.id.in_(
-            open_executions.open_ids(lambda columns: columns.expires_at <= _CUTOFF, running=False)
+            open_executions.open_ids(lambda columns: columns.expires_at <= cutoff, running=False)
         ),
         execution.c.state == "queued",
         execution.c.started_at.is_(None),
-    ),
-}
+    )
+
+
 _UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_=Instant)).returning(worker)
 
 
@@ -131,8 +149,23 @@ _ENDED = (
 
 
 @functools.cache
+def _any_lost() -> Any:
+    now, stopped_by, seen_by = (
+        sa.bindparam(name, type_=Instant) for name in ("now", "stopped_by", "seen_by")
+    )
+    return sa.select(
+        sa.or_(
+            sa.exists().where(*_conditions("lost", now)),
+            sa.exists().where(*_conditions("unstopped", stopped_by)),
+            sa.exists().where(*_conditions("expired", now)),
+            sa.exists().where(worker.c.seen_at < seen_by),
+        )
+    )
+
+
+@functools.cache
 def _due(what: str) -> Any:
-    statement = sa.select(execution).where(*_DUE[what]).order_by(execution.c.id).limit(BATCH)
+    statement = sa.select(execution).where(*_conditions(what, _CUTOFF)).order_by(execution.c.id).limit(BATCH)
     return statement.with_for_update(skip_locked=True)
 
 

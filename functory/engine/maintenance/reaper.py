@@ -63,15 +63,17 @@ class Reaper(Service):
             # An outage may have come and gone between two rounds: heartbeats are more frequent than rounds.
             self._trusted_from = max(self._trusted_from, now + self._settings.lease_seconds - age)
         self._offset, self._offset_at = self._measure_clock_offset(), now
-        if now < self._trusted_from:
-            done: dict[str, int] = {}
-        else:
+        done: dict[str, int] = {}
+        grace, unseen = self._settings.lease_seconds, self._settings.lease_seconds * 4
+        if now >= self._trusted_from and lost_workers.is_any_lost(
+            self._database, cancel_grace=grace, unseen=unseen
+        ):
             done = lost_workers.reap(
                 self._database,
-                cancel_grace=self._settings.lease_seconds,
+                cancel_grace=grace,
                 leases_trusted=lambda: not (self._slow(now) or self._clock_was_set()),
             )
-            lost_workers.remove_lost_workers(self._database, self._settings.lease_seconds * 4)
+            lost_workers.remove_lost_workers(self._database, unseen)
         self._missed = self._slow(now) or self._clock_was_set()
         self._last_round = now
         for kind, count in done.items():

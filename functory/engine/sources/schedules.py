@@ -28,6 +28,13 @@ FAILURE_EVENTS = ("execution.failed", "execution.timed_out", "execution.dead")
 # The delay before a schedule that cannot be read is tried again.
 RETRY = timedelta(minutes=1)
 
+# Built once, because every ticker runs them in every round.
+_NEXT_DUE = sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None))
+_WATCHED_FROM = sa.select(sa.func.min(schedule.c.watched_from)).where(schedule.c.watched_from.is_not(None))
+_NEXT_DUE_AND_WATCHED = sa.select(
+    _NEXT_DUE.scalar_subquery().label("next_at"), _WATCHED_FROM.scalar_subquery().label("watched_from")
+)
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -92,7 +99,14 @@ def unschedule(tx: Tx, row: Mapping[str, Any]) -> None:
 
 def next_due(tx: Tx) -> datetime | None:
     """Return the time at which the next schedule is due: the first entry of an index, for any number of schedules."""
-    return tx.scalar(sa.select(sa.func.min(schedule.c.next_at)).where(schedule.c.next_at.is_not(None)))
+    return tx.scalar(_NEXT_DUE)
+
+
+def next_due_and_watched(tx: Tx) -> tuple[datetime | None, datetime | None]:
+    """Return :func:`next_due`, and the earliest time from which a failure pauses a schedule; None when no schedule
+    pauses on failure. One statement."""
+    row = tx.first(_NEXT_DUE_AND_WATCHED)
+    return (None, None) if row is None else (row["next_at"], row["watched_from"])
 
 
 def lock_due(tx: Tx, limit: int) -> list[dict[str, Any]]:
@@ -200,13 +214,6 @@ def overview(tx: Tx, source_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the schedule columns of these sources, by source id."""
     rows = tx.rows(sa.select(schedule).where(schedule.c.source_id.in_(sorted(source_ids))))
     return {row["source_id"]: row for row in rows}
-
-
-def watched_from(tx: Tx) -> datetime | None:
-    """Return the earliest time from which a failure pauses a schedule; None when no schedule pauses on failure."""
-    return tx.scalar(
-        sa.select(sa.func.min(schedule.c.watched_from)).where(schedule.c.watched_from.is_not(None))
-    )
 
 
 def failures(tx: Tx, since: datetime) -> list[dict[str, Any]]:

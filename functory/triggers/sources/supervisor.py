@@ -92,9 +92,9 @@ class SourceSupervisor(Service):
             one.clear_old_failure()
         return self._start()
 
-    def next_due(self) -> float:
-        """Seconds until the next round, short enough to renew leases in time."""
-        return self._settings.lease_seconds / 10
+    def next_due(self) -> float | None:
+        """Seconds until the next round, short enough to renew leases in time; None while no source runs here."""
+        return self._settings.lease_seconds / 10 if self._runners else None
 
     def close(self) -> None:
         """Stop every source and release its lease."""

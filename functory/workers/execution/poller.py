@@ -1,22 +1,25 @@
 """Claims executions without messages: all of them without a broker, otherwise those whose message does not come.
 
 With a broker, a worker that has had a free slot for ``claim_seconds`` checks once a second whether an execution has
-waited that long, sent or not. In a healthy deployment there is none, and the check reads two small indexes. There is
-one when the broker is unavailable, has lost messages, or has given them to a busy worker. Then this worker claims by
-polling, in the order of dispatch, whenever a slot is free. A message that comes later finds nothing to claim, and the
-first message ends the polling.
+waited that long, sent or not. In a healthy deployment there is none, and the check reads two small indexes. While
+wake-ups arrive, and none of them is about executions, a check that found nothing holds for the poll interval.
+
+There is one when the broker is unavailable, has lost messages, or has given them to a busy worker. Then this worker
+claims by polling, in the order of dispatch, whenever a slot is free. A message that comes later finds nothing to claim,
+and the first message ends the polling.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
 
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
-from functory.engine.executions import dispatch
+from functory.engine.executions import dispatch, ready_queue
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.settings import Settings
@@ -57,6 +60,9 @@ class Poller(threading.Thread):
         self._slot_freed = threading.Event()
         self._degraded = False
         self._failing = False
+        # The last check that found nothing: the wake-ups before it, and until when it holds (monotonic seconds).
+        self._checked = 0
+        self._nothing_until = 0.0
 
     def stop(self) -> None:
         """Claim nothing more. Returns at once."""
@@ -116,7 +122,7 @@ class Poller(threading.Thread):
             and self._slots.free_seconds < self._min_queued_seconds
         ):
             return False
-        if not self._attempts.any_due(waited=self._min_queued_seconds):
+        if not self._is_any_due():
             metrics.worker_last_intake.set_to_current_time()
             return False
         taken = self._slots.acquire_free()
@@ -129,6 +135,26 @@ class Poller(threading.Thread):
             self._record_claims(claims)
             self._run(claims)
         return bool(claims)
+
+    def _is_any_due(self) -> bool:
+        """Check whether there is something to claim, unless the last check says that there is nothing yet."""
+        wakeup = self._database.wakeup
+        seen = wakeup.generation("executions")
+        if self._brokerless or self._degraded:
+            return self._attempts.any_due(waited=self._min_queued_seconds)
+        if seen == self._checked and time.monotonic() < self._nothing_until and wakeup.poll_multiplier > 1:
+            return False
+        with self._database.read() as tx:
+            since = ready_queue.waiting_since(tx)
+            waited = 0.0 if since is None else (tx.now - since).total_seconds()
+        if since is not None and waited >= self._min_queued_seconds:
+            self._nothing_until = 0.0
+            return True
+        hold = self._settings.poll_seconds * wakeup.poll_multiplier
+        if since is not None:
+            hold = min(hold, self._min_queued_seconds - waited)
+        self._checked, self._nothing_until = seen, time.monotonic() + hold
+        return False
 
     def _pause(self) -> float:
         if not self._brokerless:

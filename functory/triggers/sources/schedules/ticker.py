@@ -77,10 +77,10 @@ class Ticker(Service):
         """Run one round. True when more may be due at once. Raises :class:`Unavailable`."""
         self._blocked = False
         with self._database.read() as tx:
-            self._next = schedules.next_due(tx)
+            self._next, watched_from = schedules.next_due_and_watched(tx)
             is_due = self._next is not None and self._next <= tx.now
         if is_due or self._database.clock.monotonic() >= self._next_failure_check:
-            self._pause_failed()
+            self._pause_failed(watched_from)
         if not is_due:
             return False
         done = self._write()
@@ -164,14 +164,13 @@ class Ticker(Service):
             self._configs[row["source_id"]] = row["version"], config
         return config
 
-    def _pause_failed(self) -> None:
-        """Pause schedules with ``pause_on_failure`` whose execution has failed for good."""
+    def _pause_failed(self, least: datetime | None) -> None:
+        """Pause schedules with ``pause_on_failure`` whose execution has failed for good after ``least``."""
         self._next_failure_check = self._database.clock.monotonic() + FAILURE_CHECK_SECONDS
+        if least is None:
+            self._failures_seen_until = None
+            return
         with self._database.read() as tx:
-            least = schedules.watched_from(tx)
-            if least is None:
-                self._failures_seen_until = None
-                return
             # After a clock was put back, the failures seen before prove nothing.
             seen = (
                 self._failures_seen_until

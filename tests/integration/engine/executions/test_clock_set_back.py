@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from functory.engine.database import migrations, schema
 from functory.engine.database.clock import ServerClock
 from functory.engine.database.clock_offset import StoredOffset
+from functory.engine.database.server_time import measure_server_time
 from functory.engine.maintenance import lost_workers
 from functory.engine.maintenance.reaper import Reaper
 from tests.support.world import World
@@ -32,11 +33,12 @@ class Server:
         """A process that asks for the clock each time."""
         world = World(self._url, self._folder)
 
+        offset = StoredOffset(world.database._connect_engine)
+
         def ask() -> tuple[float, datetime]:
-            monotonic, server = world.database._server_time()
+            monotonic, server = measure_server_time(world.database._connect_engine, offset.read)
             return monotonic, server + self.wrong
 
-        offset = StoredOffset(world.database._connect_engine)
         world.database.clock = ServerClock(ask, refresh=0, offset=offset)
         self.worlds.append(world)
         return world

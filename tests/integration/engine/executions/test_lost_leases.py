@@ -5,6 +5,7 @@ from datetime import datetime
 
 import pytest
 
+from functory.engine.executions import worker_registry
 from functory.engine.maintenance import lost_workers
 from functory.engine.maintenance.reaper import Reaper
 from tests.support.state_rules import LEASE, check, refuse_connection
@@ -133,4 +134,44 @@ def test_a_reaper_believes_no_lease_until_the_database_server_is_a_lease_old(rea
     assert reaper.reap() == {}, "a lease after its start the server is believed"
     ready.advance(2)
     assert reaper.reap()["lost"] == 1
+    check(ready)
+
+
+def lost_attempt(world):
+    world.claim(world.start())
+    world.advance(LEASE + 1)
+
+
+def ignored_cancel(world):
+    claim = world.claim(world.start())
+    world.executions.cancel(claim.id)
+    for _ in range(3):
+        world.advance(LEASE / 2)
+        world.worker.heartbeat([(claim.id, claim.fence)])
+
+
+def late_start(world):
+    world.function("late", limits={"expires": 60})
+    world.start("late")
+    world.advance(61)
+
+
+def gone_worker(world):
+    worker_registry.record_heartbeat(world.database, "gone", 1, "none")
+    world.advance(4 * LEASE + 1)
+
+
+@pytest.mark.parametrize("lose", [lost_attempt, ignored_cancel, late_start, gone_worker])
+def test_a_reaper_finds_each_kind_of_loss_and_asks_little_while_there_is_none(ready, lose):
+    reaper = Reaper(ready.database, ready.settings, trust_at_once=True)
+    with ready.statements() as sent:
+        reaper.reap()
+    assert len(sent) == 2
+    lose(ready)
+    reaper = Reaper(ready.database, ready.settings, trust_at_once=True)
+    counts = reaper.reap()
+    assert any(counts.values()) or ready.types("worker.lost")
+    with ready.statements() as sent:
+        assert not any(reaper.reap().values())
+    assert len(sent) == 2
     check(ready)

@@ -29,8 +29,8 @@ class Row(StoredOffset):
     def __init__(self, rows: list[tuple[Offset, datetime]]) -> None:
         self.rows = rows
 
-    def _read(self):
-        return self.rows[0] if self.rows else (Offset(), None)
+    def read(self, connection=None):
+        self._stored, self._reached = self.rows[0] if self.rows else (Offset(), None)
 
     def _write(self, reached, offset):
         self.rows[:] = [(offset, reached)]
@@ -50,7 +50,13 @@ class Machines:
         return NOON + timedelta(seconds=self.seconds) + self.wrong
 
     def process(self) -> ServerClock:
-        return ServerClock(lambda: (self.seconds, self.server), offset=Row(self.rows))
+        row = Row(self.rows)
+
+        def ask() -> tuple[float, datetime]:
+            row.read()
+            return self.seconds, self.server
+
+        return ServerClock(ask, offset=row)
 
     def later(self, seconds: float, *processes: ServerClock) -> None:
         """Let time pass, with processes that look at the clock each second."""
