@@ -77,7 +77,7 @@ class WorkerTriggerKnowledge:
         if version == self._version:
             return
         for row in trigger_store.changed_since(tx, self._version):
-            wanted = _wanted_by(row)
+            wanted = self.wanted_by(row)
             if wanted:
                 self._wanted[row["id"]] = wanted
             else:
@@ -85,14 +85,13 @@ class WorkerTriggerKnowledge:
         self._version = version
         self._unwanted = UnwantedTypes(version, WORKER_EVENT_TYPES.difference(*self._wanted.values()))
 
-
-def _wanted_by(row: Mapping[str, Any]) -> frozenset[str]:
-    """Return the types of a worker's events that a trigger could match."""
-    if row["state"] == "deleted":
-        return frozenset()
-    try:
-        patterns = indexed_patterns(compile_definition(row))
-    except Exception:
-        # The router reports it. Whatever it may want waits for the router.
-        return WORKER_EVENT_TYPES
-    return wanted_types((one.pattern for one in patterns), WORKER_EVENT_TYPES)
+    def wanted_by(self, row: Mapping[str, Any]) -> frozenset[str]:
+        """Return the types of a worker's events that a trigger (its row) could match."""
+        if row["state"] == "deleted":
+            return frozenset()
+        try:
+            patterns = indexed_patterns(compile_definition(row))
+        except Exception:
+            # The router reports it. Whatever it may want waits for the router.
+            return WORKER_EVENT_TYPES
+        return wanted_types((one.pattern for one in patterns), WORKER_EVENT_TYPES)

@@ -10,7 +10,8 @@ by the thread when no other comes. After a crash or a failure the claim ends, an
 (:mod:`functory.engine.maintenance.outbox_publisher`) publishes the batch from the database.
 
 Batches are published in the order of their commits. When the broker fails, or cannot keep up, batches stay in the
-database until nothing waits there any more: a batch of the memory never overtakes one that waits.
+database until nothing waits there any more, and until others have published what this process has left to them: a batch
+of the memory never overtakes one that waits.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ class BatchPublisher:
         # Transactions that had to look: how many were begun, and how many of them are open.
         self._begun = 0
         self._looking = 0
+        # The first and the last id of the batches that were left to others; None when they have been published.
+        self._left: tuple[str, str] | None = None
         # By the id of the transaction.
         self._modes: dict[int, _Mode] = {}
         # Older batches are being published from the database.
@@ -158,6 +161,8 @@ class BatchPublisher:
         ids = outbox.put(tx, event_ids, claim_seconds=seconds)
         if mode.direct:
             tx.at_end(lambda committed: self._add(Batch(ids, rows, mode.failures)) if committed else None)
+        else:
+            tx.at_end(lambda committed: self._leave(ids) if committed else None)
         if confirmed:
             outbox.mark_published(tx, confirmed)
 
@@ -205,7 +210,19 @@ class BatchPublisher:
             rested = self._monotonic() - self._failed_at >= RETRY_SECONDS
             if not alone or not rested or self._closed or self._waiting_events >= MAX_EVENTS:
                 return False
-        return not outbox.has_unclaimed(tx)
+            left = self._left
+        if outbox.has_unclaimed(tx) or (left is not None and outbox.has_any(tx, *left)):
+            return False
+        with self._changed:
+            if self._left == left:
+                self._left = None
+        return True
+
+    def _leave(self, ids: Sequence[str]) -> None:
+        """Remember batches that others publish."""
+        with self._changed:
+            first, last = self._left or (ids[0], ids[0])
+            self._left = min(first, *ids), max(last, *ids)
 
     def _add(self, batch: Batch) -> None:
         """Let the thread publish a batch."""
@@ -305,6 +322,7 @@ class BatchPublisher:
                 with self._changed:
                     self._direct, self._failed_at = False, self._monotonic()
                     self._failures += 1
+                    self._leave([id_ for batch in batches for id_ in batch.outbox_ids])
                 self._release(batches)
                 return
             with self._changed:
@@ -321,6 +339,8 @@ class BatchPublisher:
             left = [id_ for batch in (*batches, *self._waiting) for id_ in batch.outbox_ids]
             self._waiting.clear()
             self._waiting_events = 0
+            if left:
+                self._leave(left)
         if left:
             with self._database.write() as tx:
                 outbox.claim(tx, left, None)

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.packed_ids import pack, packed_id, places, unpack
-from functory.engine.database.schema import Instant, event, outbox
+from functory.engine.database.schema import Id, Instant, event, outbox
 
 # Events of one row: a publisher holds them in memory.
 MAX_BATCH = 200
@@ -39,6 +39,12 @@ _UNPUBLISHED = (
     .with_for_update(skip_locked=True)
 )
 _ANY_FREE = sa.select(sa.literal(1)).select_from(outbox).where(_FREE).limit(1)
+_ANY_OF = (
+    sa.select(sa.literal(1))
+    .select_from(outbox)
+    .where(outbox.c.id.between(sa.bindparam("first", type_=Id), sa.bindparam("last", type_=Id)))
+    .limit(1)
+)
 _CLAIMED = (
     sa.update(outbox).where(one_of(outbox.c.id)).values(claimed_until=sa.bindparam("until", type_=Instant))
 )
@@ -103,6 +109,11 @@ def claim(tx: Tx, ids: Sequence[str], seconds: float | None) -> None:
 def has_unclaimed(tx: Tx) -> bool:
     """Return True while a batch waits for a publisher."""
     return tx.scalar(_ANY_FREE, {"now": tx.now}) is not None
+
+
+def has_any(tx: Tx, first_id: str, last_id: str) -> bool:
+    """Return True while a batch from ``first_id`` to ``last_id`` is not published, claimed or not."""
+    return tx.scalar(_ANY_OF, {"first": first_id, "last": last_id}) is not None
 
 
 def mark_published(tx: Tx, ids: Iterable[str]) -> None:

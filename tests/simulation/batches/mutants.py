@@ -113,7 +113,7 @@ MUTANTS: Sequence[BatchMutant] = (
             [
                 Edit(
                     "functory.triggers.trigger_knowledge",
-                    "_wanted_by",
+                    "WorkerTriggerKnowledge.wanted_by",
                     "one.pattern for one in patterns",
                     'one.pattern for one in patterns if one.role == "on"',
                 )
@@ -127,7 +127,7 @@ MUTANTS: Sequence[BatchMutant] = (
             [
                 Edit(
                     "functory.triggers.trigger_knowledge",
-                    "_wanted_by",
+                    "WorkerTriggerKnowledge.wanted_by",
                     "one.pattern for one in patterns",
                     'one.pattern for one in patterns if one.role != "cancel"',
                 )

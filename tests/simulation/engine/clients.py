@@ -93,6 +93,7 @@ class Client(Process):
         acts: dict[str, Callable[[], Any]] = {
             "pause": lambda: self._triggers.pause(name),
             "resume": lambda: self._triggers.resume(name),
+            "delete": lambda: self._triggers.delete(name),
             "change": lambda: self._triggers.save(
                 name,
                 definition.define(

@@ -34,12 +34,14 @@ END;
 CREATE TRIGGER sim_event_new AFTER INSERT ON event BEGIN
     INSERT INTO sim_journal (tx, what, id, a, b, c, d)
     VALUES (sim_tx(), 'event', NEW.id, NULL, NEW.state, NEW.type, CASE NEW.state WHEN 'routed' THEN
-        (SELECT group_concat(name || ' ' || state || ' ' || version, ',') FROM trigger) END);
+        (SELECT group_concat(name || ' ' || state || ' ' || version, ',') FROM trigger
+        WHERE state <> 'deleted') END);
 END;
 CREATE TRIGGER sim_event AFTER UPDATE OF state ON event WHEN OLD.state <> NEW.state BEGIN
     INSERT INTO sim_journal (tx, what, id, a, b, c, d)
     VALUES (sim_tx(), 'event', NEW.id, OLD.state, NEW.state, NEW.type,
-        (SELECT group_concat(name || ' ' || state || ' ' || version, ',') FROM trigger));
+        (SELECT group_concat(name || ' ' || state || ' ' || version, ',') FROM trigger
+        WHERE state <> 'deleted'));
 END;
 """
 

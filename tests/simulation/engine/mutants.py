@@ -422,6 +422,28 @@ MUTANTS: Sequence[Mutant] = (
         ],
     ),
     Mutant(
+        "an event is decided with triggers that have changed since",
+        [
+            Edit(
+                "functory.engine.events.decided_events",
+                "append",
+                "current = changes == unwanted.trigger_changes",
+                "current = True",
+            )
+        ],
+    ),
+    Mutant(
+        "decided events are left out of the outbox",
+        [
+            Edit(
+                "functory.engine.events.decided_events",
+                "append",
+                "    publisher.put(tx, rows)\n",
+                "",
+            )
+        ],
+    ),
+    Mutant(
         "a retry without its row in the backlog",
         [
             Edit(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from functory.engine.errors import Unavailable
 from functory.engine.events import receipts
-from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
@@ -17,6 +15,7 @@ from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router
 from functory.workers.dispatcher import Dispatcher
+from tests.simulation.engine.publishing import SimulatedBatchPublisher
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World
 
@@ -76,34 +75,6 @@ class Role(Process):
                 yield self._poll * (0.5 + world.rng.random()), self._topic
 
 
-class SimulatedBatchPublisher(BatchPublisher):
-    """A batch publisher whose thread is an actor of the simulation."""
-
-    def __init__(self, world: World) -> None:
-        lease = world.settings.lease_seconds
-        super().__init__(world.database, world.broker, lease, monotonic=lambda: world.now)
-        # It never starts one of its own.
-        self._thread = threading.current_thread()
-
-    @property
-    def waiting(self) -> bool:
-        """True while batches are in memory."""
-        return bool(self._waiting)
-
-    @property
-    def to_delete(self) -> bool:
-        """True while rows of confirmed batches are to be deleted."""
-        return bool(self._confirmed)
-
-    def step(self) -> None:
-        """Do what the thread does in one round. Raises :class:`Unavailable`."""
-        batches = self._take()
-        if batches:
-            self._publish(batches)
-        elif self._pause() == 0.0:
-            self._delete_confirmed()
-
-
 class RouterProcess(Role):
     """The process of a router: beside its loop, one actor publishes from memory and one from the outbox."""
 
@@ -117,19 +88,8 @@ class RouterProcess(Role):
 
     def actors(self) -> Iterator[tuple[str, Steps]]:
         yield from super().actors()
-        yield "publisher", self._publish()
+        yield "publisher", self._batches.steps()
         yield "sweeper", self._sweep()
-
-    def _publish(self) -> Steps:
-        world = self.world
-        while True:
-            # Between the commit and the publishing, the process may die.
-            busy = self._batches.waiting or self._batches.to_delete
-            yield world.rng.random() * 0.3 if busy else self._poll * 2, "memory"
-            try:
-                self._batches.step()
-            except Unavailable as error:
-                world.note("outbox stays", error.why)
 
     def _sweep(self) -> Steps:
         world = self.world
@@ -166,8 +126,7 @@ def router(world: World) -> Process:
 
     def work() -> bool:
         done = found.route_batch()
-        if batches.waiting:
-            world.signal({"memory"})
+        batches.wake()
         world.note("routed", done.events, *done.fired, *(f"{n}:{why}" for n, why in done.suppressed))
         return done.events > 0
 

@@ -276,6 +276,20 @@ def _operator() -> Deck:
     )
 
 
+def _ends() -> Deck:
+    """A trigger on events of workers comes and goes."""
+    return Deck(
+        "ends",
+        {
+            "a": Behaviour(seconds=(0.0, 1.0)),
+            "b": Behaviour(seconds=(0.0,), ends={"succeeded": 1.0}),
+        },
+        {"tb": Rule(["execution.started", "execution.succeeded"], "b", "a")},
+        deeds=("start a", "start a", "delete", "change"),
+        count=(8, 12, 16),
+    )
+
+
 def _durable() -> Deck:
     return Deck(
         "durable calls",
@@ -354,6 +368,7 @@ MAKERS: Sequence[Callable[[], Deck]] = (
     _batch,
     _children,
     _operator,
+    _ends,
     _durable,
     _saga,
 )

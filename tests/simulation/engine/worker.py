@@ -11,6 +11,7 @@ from typing import Any
 
 from functory.engine.access import grants
 from functory.engine.errors import ExecutionFailed, FunctoryError, Stale, Unavailable, Uncertain
+from functory.engine.events.decided_events import EventWriter
 from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions import store as execution_store
@@ -20,6 +21,7 @@ from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
 from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.host_functions import EngineHost, Services
+from tests.simulation.engine.publishing import SimulatedBatchPublisher, SimulatedTriggerKnowledge
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
 
 # Virtual seconds between two polls of a slot without a message.
@@ -97,12 +99,18 @@ class Worker(Process):
         worker = f"w{len(world.transactions)}-{world.count}"
         super().__init__(world, worker)
         self.slots = world.rng.choice((1, 2, 2))
+        self._batches = SimulatedBatchPublisher(world)
+        self._knowledge = SimulatedTriggerKnowledge(world)
+        # As with a worker that celery starts: it knows no triggers.
+        knows = world.rng.random() < 0.8
+        writer = EventWriter(self._batches, self._knowledge if knows else None)
         self.attempts = Attempts(
             world.database,
             worker,
             lease_seconds=world.settings.lease_seconds,
             author_grants=grants.author_grant_kinds(world.settings),
             rng=Random(world.rng.random()),
+            append_events=writer.append,
         )
         self.running: dict[tuple[str, int], Run] = {}
         self.draining = False
@@ -114,6 +122,8 @@ class Worker(Process):
 
     def actors(self) -> Iterator[tuple[str, Steps]]:
         yield "supervisor", self._keep()
+        yield "publisher", self._batches.steps()
+        yield "triggers", self._knowledge.steps()
         for number in range(self.slots):
             yield f"slot{number}", self._slot()
 
@@ -170,6 +180,7 @@ class Worker(Process):
         for run in runs:
             self.running[run.key] = run
             self.world.note("claimed", run.claim.row["function"], run.key[0][-4:], "fence", run.key[1])
+        self._batches.wake()
         return runs
 
     def _run_all(self, runs: Sequence[Run]) -> Steps:
@@ -180,9 +191,20 @@ class Worker(Process):
             if result is not None:
                 ended.append((run, result))
             if ended and self.world.rng.random() < 0.5:
-                yield from self._finish(ended)
-                ended = []
-        yield from self._finish(ended)
+                yield from self._finish_all(ended)
+            elif ended:
+                # The next function may wait for one of them.
+                self.world.spawn(self, "results", self._finish_soon(ended))
+        yield from self._finish_all(ended)
+
+    def _finish_soon(self, ended: list[tuple[Run, AttemptResult]]) -> Steps:
+        yield self.world.rng.random(), None
+        yield from self._finish_all(ended)
+
+    def _finish_all(self, ended: list[tuple[Run, AttemptResult]]) -> Steps:
+        taken = ended.copy()
+        ended.clear()
+        yield from self._finish(taken)
 
     def _run(self, run: Run) -> Generator[Wait, None, AttemptResult | None]:
         """Run a claim; its result, or None when there is none to store."""
@@ -335,6 +357,7 @@ class Worker(Process):
                 yield pause, None
                 pause = min(pause * 2, 5.0)
                 continue
+            self._batches.wake()
             for (run, _), next_state in zip(ended, following, strict=True):
                 self.running.pop(run.key, None)
                 if isinstance(next_state, Stale):

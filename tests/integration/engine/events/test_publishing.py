@@ -135,6 +135,36 @@ def test_a_batch_is_never_overtaken_by_one_of_the_memory(publishers: Publishers)
     assert publishers.exchange.ids == first + second + third
 
 
+@pytest.mark.parametrize("why", ["the broker failed", "the memory was full"])
+def test_a_batch_waits_for_older_ones_that_another_process_publishes_now(
+    publishers: Publishers, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = publishers.world
+    if why == "the broker failed":
+        publishers.exchange.down = True
+    else:
+        monkeypatch.setattr(batch_publisher, "MAX_EVENTS", 0)
+    publishers.emit()
+    world.route()
+    assert publishers.batches.wait_until_published()
+    wait_for(lambda: publishers.waiting()[0]["claimed_until"] is None, "the batch is left to others")
+    publishers.exchange.down = False
+    monkeypatch.setattr(batch_publisher, "MAX_EVENTS", 100)
+    with world.database.write() as tx:
+        ids, _ = outbox.claim_unpublished(tx, 10, 30)
+    second = publishers.emit()
+    world.route()
+    assert publishers.batches.wait_until_published()
+    assert publishers.exchange.ids == []
+    with world.database.write() as tx:
+        outbox.mark_published(tx, ids)
+    assert publishers.settle() == second
+    third = publishers.emit()
+    world.route()
+    assert publishers.batches.wait_until_published()
+    assert publishers.exchange.ids == second + third
+
+
 def test_a_batch_that_was_begun_before_a_failure_waits_behind_the_one_that_failed(
     publishers: Publishers,
 ) -> None:
