@@ -164,6 +164,8 @@ def _on_servers(name: str, options: Options, folder: Path, stack: contextlib.Exi
             database_url=database,
             broker_url=url,
             worker_slots=options.slots,
+            # It would check the rows of the load now and then; the benchmark checks them itself, after each round.
+            verify_seconds=0,
             log_level="warning",
         )
     )

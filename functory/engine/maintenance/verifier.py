@@ -1,9 +1,10 @@
 """The verifier: one of the schedulers checks the invariants at intervals, cheaply, while everything runs.
 
-Every ``verify_seconds`` one process checks the open rows, whenever they were made, and the rows of the last hour; once
-a day it checks everything. For each kind of check a row holds when the next one is due, and the process that advances
-it runs the check; so any number of schedulers may run. Table ``verification`` keeps what was found, and every
-scheduler's metrics read it there: a violation stays until a look at everything no longer finds it.
+Every ``verify_seconds`` one process checks the open rows, whenever they were made, and the rows of the last hour, or
+those of the last :data:`MOST_RECENT` executions if these are fewer; once a day it checks everything. For each kind of
+check a row holds when the next one is due, and the process that advances it runs the check; so any number of schedulers
+may run. Table ``verification`` keeps what was found, and every scheduler's metrics read it there: a violation stays
+until a look at everything no longer finds it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
+from functory.engine.database.clock import time_of_id
 from functory.engine.database.connection import Database
-from functory.engine.database.schema import counter, verification
+from functory.engine.database.schema import counter, execution, verification
 from functory.engine.database.transaction import Tx
 from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
 from functory.engine.service import Service
@@ -27,8 +29,9 @@ log = structlog.get_logger("functory.verify")
 
 # These are about open rows, which a partial index finds: their cost does not grow with the rows that have ended.
 OPEN = ("I1", "I5", "I15")
-# How far back a frequent check goes.
+# How far back a frequent check goes, in time and in executions: its cost does not grow with the load.
 RECENT = timedelta(hours=1)
+MOST_RECENT = 50_000
 # The time between two complete checks; one that was interrupted is tried again sooner.
 DAY = 86_400
 FULL_RETRY_SECONDS = 3600
@@ -36,6 +39,13 @@ FULL_RETRY_SECONDS = 3600
 FIRST_SECONDS = 60.0
 # Seconds between two checks of the due time.
 POLL_SECONDS = 30.0
+
+_FIRST_RECENT = (
+    sa.select(execution.c.id)
+    .order_by(execution.c.id.desc())
+    .offset(sa.bindparam("most", type_=sa.Integer))
+    .limit(1)
+)
 
 _NEXT, _WHOLE = "verify: next look", "verify: next look at everything"
 
@@ -69,7 +79,7 @@ class Verifier(Service):
             self._put_off(_WHOLE, DAY)
             self._put_off(_NEXT, self._settings.verify_seconds)
         elif self._claim(_NEXT, self._settings.verify_seconds):
-            since = self._database.clock.now() - RECENT
+            since = self._recent()
             found = self._ask(None, OPEN) + self._ask(since, [code for code in CODES if code not in OPEN])
             save_results(self._database, found, whole=False)
         else:
@@ -87,6 +97,13 @@ class Verifier(Service):
 
     def _ask(self, since: datetime | None, codes: Sequence[str]) -> list[InvariantResult]:
         return verify(self._database, self._settings, since=since, only=codes)
+
+    def _recent(self) -> datetime:
+        """Return when the rows of a frequent check begin."""
+        with self._database.read() as tx:
+            first = tx.scalar(_FIRST_RECENT, {"most": MOST_RECENT})
+            hour = tx.now - RECENT
+        return hour if first is None else max(hour, time_of_id(first))
 
     def _claim(self, name: str, seconds: float) -> bool:
         """Move the due time on. False when it is not due, or another process was first."""

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +16,11 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from functory.engine.database import schema
-from functory.engine.database.clock import ManualClock
+from functory.engine.database.clock import ManualClock, time_of_id
 from functory.engine.errors import Invalid, Refused
 from functory.engine.events import routing_queue
 from functory.engine.executions import root_budget
+from functory.engine.maintenance import verifier
 from functory.engine.maintenance.invariants import CODES, InvariantResult, verify
 from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.maintenance.verifier import Verifier
@@ -250,6 +252,32 @@ def test_what_was_found_stays_in_the_metrics_until_everything_is_well_again(
     assert gauge("functory_invariants_checked_timestamp_seconds", world) == pytest.approx(
         world.clock.now().timestamp(), abs=1
     )
+
+
+def test_a_frequent_look_goes_back_an_hour_and_under_load_not_beyond_so_many_executions(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[datetime | None] = []
+
+    def note(*given: Any, since: datetime | None, **named: Any) -> list[InvariantResult]:
+        asked.append(since)
+        return verify(*given, since=since, **named)
+
+    monkeypatch.setattr(verifier, "MOST_RECENT", 2)
+    monkeypatch.setattr(verifier, "verify", note)
+    world = make_world(clock=ManualClock(datetime.now(UTC)), verify_seconds=60)
+    world.function()
+    watch = Verifier(world.database, world.settings)
+    world.advance(60)
+    watch.verify_if_due()
+    ids = [world.start()["id"] for _ in range(2)]
+    world.advance(60)
+    watch.verify_if_due()
+    assert asked[1:] == [None, world.clock.now() - timedelta(hours=1)]
+    ids += [world.start()["id"] for _ in range(2)]
+    world.advance(60)
+    watch.verify_if_due()
+    assert asked[3:] == [None, time_of_id(ids[1])]
 
 
 def test_quarantined_events_are_in_the_metrics(world: World) -> None:
