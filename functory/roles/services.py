@@ -21,6 +21,7 @@ from typing import Literal
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
+from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.maintenance.pruner import Pruner
@@ -86,6 +87,10 @@ def services(database: Database, settings: Settings, *roles: Role) -> list[Servi
     publisher = next((one for one in made if isinstance(one, OutboxPublisher)), None)
     if router is not None and publisher is not None:
         router.publish_with(publisher.batches)
+    dispatcher = next((one for one in made if isinstance(one, Dispatcher)), None)
+    if router is not None and dispatcher is not None:
+        # One window, and a connection to the broker for each thread.
+        router.send_with(DirectDispatch(database, dispatcher.window, dispatcher.new_sender()))
     return made
 
 

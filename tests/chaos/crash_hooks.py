@@ -87,19 +87,19 @@ def before_commit(hook: Hook, loop: str) -> None:
 
 
 def around_publish(hook: Hook, when: str) -> None:
-    """Die before or after the messages of a dispatch are on the broker; the dispatch is committed."""
-    from functory.workers.dispatcher import Dispatcher
+    """Die before or after the messages of the dispatcher or the router are on the broker; their commit is done."""
+    from functory.workers.task_sender import TaskSender
 
-    send = Dispatcher._send
+    send = TaskSender.send
 
-    def sent(self: Dispatcher, ids: Any) -> None:
+    def sent(self: TaskSender, ids: Any) -> None:
         if when == "before":
             hook.die("before a publish")
         send(self, ids)
         if when == "after":
             hook.die("after a publish")
 
-    Dispatcher._send = sent  # type: ignore[method-assign]
+    TaskSender.send = sent  # type: ignore[method-assign]
 
 
 def stop_before_claim_commits(hook: Hook) -> None:

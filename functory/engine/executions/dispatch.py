@@ -4,6 +4,9 @@ A queued execution is sent once, and again when no worker has claimed it for muc
 doubles with each sending. Only a window of them is on the broker at a time
 (``functory.engine.executions.dispatch_window``): the backlog stays in the database, where priorities, fairness
 (``functory.engine.executions.ready_queue``) and cancels work.
+
+What the router has just started need not go through the backlog while nothing waits there: see
+:mod:`functory.engine.executions.direct_dispatch`.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ def _take_due(
         places = min(limit, window.places(tx.now, flight.dispatched))
         taken = ready_queue.select_next(tx, places, flight, least=min(limit, window.refill))
         window.has_more, window.next_at = taken.has_more, taken.next_at
-        window.end_round(tx.now, flight.dispatched + len(taken.ids))
+        tx.at_end(lambda committed: window.note_sent(len(taken.ids) if committed else 0))
         queue_rows.mark_sent_again(tx, again)
         queue_rows.mark_sent(tx, taken.ids)
     return [*again, *taken.ids]

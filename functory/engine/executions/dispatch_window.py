@@ -3,11 +3,14 @@
 The window follows what the workers take: about half a second of their work is on the broker, and at least a few
 messages for each slot. So short functions come in large batches, and of long ones hardly anything leaves the database,
 where priorities, fairness and cancels work.
+
+The dispatcher and the router of one process share a window: each sends from a thread of its own.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
 from datetime import datetime, timedelta
 
@@ -26,7 +29,8 @@ REFILL_SECONDS = 0.03
 
 
 class DispatchWindow:
-    """The window of one dispatcher, and the figures behind it that it does not read in every round.
+    """The window of one process, and the figures behind it that are not read in every round. Safe to use from many
+    threads.
 
     ``slots`` counts the slots of all live workers; ``wait_p95`` is the usual wait in seconds.
     """
@@ -35,9 +39,10 @@ class DispatchWindow:
         self._every = every
         self._asked: datetime | None = None
         self._measured: datetime | None = None
-        # The last round: when, and how many unclaimed executions were on the broker after it.
-        self._round: tuple[datetime, int] | None = None
-        # What was taken from there between the rounds of the last WINDOW_SECONDS: when, how many.
+        self._lock = threading.Lock()
+        # The last count: when, and how many unclaimed executions were on the broker, with those sent since.
+        self._counted: tuple[datetime, int] | None = None
+        # What was taken from there between the counts of the last WINDOW_SECONDS: when, how many.
         self._taken: deque[tuple[datetime, int]] = deque()
         self._taken_lately = 0
         self.slots = 0
@@ -58,13 +63,20 @@ class DispatchWindow:
 
     def places(self, now: datetime, unclaimed: int) -> int:
         """Return how many more may be sent while ``unclaimed`` executions are on the broker."""
-        if self._round is not None:
-            self._count_taken(now, *self._round, unclaimed)
-        return max(0, self.size - unclaimed)
+        with self._lock:
+            if self._counted is not None:
+                self._count_taken(now, *self._counted, unclaimed)
+            self._counted = now, unclaimed
+            return max(0, self.size - unclaimed)
 
-    def end_round(self, now: datetime, unclaimed: int) -> None:
-        """Note how many unclaimed executions are on the broker at the end of a round."""
-        self._round = now, unclaimed
+    def note_sent(self, count: int) -> None:
+        """Note that ``count`` more executions are on the broker. Call it right after the commit that recorded them:
+        what another thread counts in between is wrong by ``count``, until it counts again.
+        """
+        with self._lock:
+            if self._counted is not None:
+                at, unclaimed = self._counted
+                self._counted = at, unclaimed + count
 
     def _count_taken(self, now: datetime, since: datetime, before: int, unclaimed: int) -> None:
         taken = max(0, before - unclaimed)

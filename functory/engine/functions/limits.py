@@ -12,6 +12,9 @@ from functory.engine.errors import Invalid
 # also for a function without retries.
 MIN_ATTEMPTS = 3
 
+# Of most executions, so that they compete by age and fair shares alone.
+DEFAULT_PRIORITY = 0
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -36,7 +39,7 @@ class Limits:
     result_bytes: int = 1_048_576
     log_bytes: int = 1_048_576
     calls: int = 1000
-    priority: int = 0
+    priority: int = DEFAULT_PRIORITY
     expires: float | None = None
 
     def cpu_seconds(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
+from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.triggers import failures, launch, suppressions
 from functory.engine.triggers.admission import Admission, Fire, Suppress, SuppressedMatch, admit
 from functory.engine.triggers.routing_facts import RoutingFacts
@@ -38,18 +39,22 @@ def write(
     suppressed: Sequence[SuppressedMatch],
     admission: Admission,
     facts: RoutingFacts,
+    direct: DirectDispatch | None = None,
 ) -> FiringCounts:
     """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
 
     Admission and flow control may suppress more of ``fires``, and what is left of a trigger in shadow is recorded only.
-    ``facts`` are of this transaction. Returns the counts of both kinds.
+    ``facts`` are of this transaction. With ``direct`` the caller sends after the commit what there is room for.
+    Returns the counts of both kinds.
     """
+    # Before the questions of the admission, which take this one along.
+    room = direct.room(tx) if direct is not None and fires else None
     admitted, refused = admit(tx, fires, admission, facts)
     in_shadow = [item for item in admitted if item.fire.in_shadow]
     if in_shadow:
         refused += [(item.event, _in_shadow(item.fire)) for item in in_shadow]
         admitted = [item for item in admitted if not item.fire.in_shadow]
-    launched, late = launch.start(tx, admitted)
+    launched, late = launch.start(tx, admitted, room)
     rows = [
         _firing(tx, event, one.admitted.fire.trigger, one.row["id"], joint=len(one.admitted.fire.events) > 1)
         for one in launched

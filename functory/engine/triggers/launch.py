@@ -18,6 +18,7 @@ from functory.engine.database.schema import backlog, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import causation
 from functory.engine.executions import cancellation, queue_rows, root_budget, throttled_claims
+from functory.engine.executions.direct_dispatch import Room
 from functory.engine.executions.start import new_row, write
 from functory.engine.flow_control import concurrency, overlap
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, SlotRequest
@@ -35,15 +36,23 @@ class Launch:
     row: dict[str, Any]
 
 
-def start(tx: Tx, admitted: Sequence[Admitted]) -> tuple[list[Launch], list[SuppressedMatch]]:
-    """Write the executions that flow control allows. Returns the written and the suppressed ones."""
+def start(
+    tx: Tx, admitted: Sequence[Admitted], room: Room | None = None
+) -> tuple[list[Launch], list[SuppressedMatch]]:
+    """Write the executions that flow control allows. Returns the written and the suppressed ones.
+
+    Those without flow control are sent directly while there is ``room``; None: all of them go to the backlog.
+    """
+    sent = False
     if all(item.fire.controls is NO_CONTROLS for item in admitted):
         starts = [Launch(item, _row(tx, item)) for item in admitted]
-        write(tx, [one.row for one in starts])
+        rows = [one.row for one in starts]
+        sent = room is not None and room.take(rows)
+        write(tx, rows, sent=sent)
         refused: list[SuppressedMatch] = []
     else:
         starts, refused = _Launcher(tx, admitted).run()
-    if starts:
+    if starts and not sent:
         tx.wake("executions")
     return starts, refused
 

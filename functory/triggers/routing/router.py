@@ -22,6 +22,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.events.batch_publisher import PublishesEvents, without_thread
+from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.service import Service
 from functory.engine.settings import Settings
@@ -88,10 +89,15 @@ class Router(Service):
         self._evaluator = TriggerEvaluator(settings)
         self._triggers = TriggerSet()
         self._admission = Admission(settings.root_budget)
+        self._direct: DirectDispatch | None = None
 
     def publish_with(self, publisher: PublishesEvents) -> None:
         """Publish the routed events from memory. Without it they are left to the outbox."""
         self._publisher = publisher
+
+    def send_with(self, direct: DirectDispatch) -> None:
+        """Send new executions directly while there is room. Without it they are left to the dispatcher."""
+        self._direct = direct
 
     def run_once(self) -> bool:
         """Route one batch. True when it was full. Raises :class:`Unavailable`."""
@@ -111,13 +117,21 @@ class Router(Service):
             raise
         except Exception:
             result = self._route_one_by_one()
+        self._send()
         _record_metrics(result)
         return result
 
     def route_one(self, id_: str) -> RoutingResult:
         """Route one pending event in a transaction of its own. Does nothing when it is not pending any more."""
         with self._database.write() as tx:
-            return self.route(tx, routing_queue.take_one(tx, id_))
+            result = self.route(tx, routing_queue.take_one(tx, id_))
+        self._send()
+        return result
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        if self._direct is not None:
+            self._direct.close()
 
     def route(self, tx: Tx, taken: routing_queue.Taken) -> RoutingResult:
         """Decide about locked events and write all that follows from it: the whole of routing, in its order."""
@@ -140,7 +154,7 @@ class Router(Service):
         )
         cancel_on.record(tx, [(event, one) for event, one in decided if isinstance(one, Cancel)])
         fires = [(event, one) for event, one in passed if isinstance(one, Fire)]
-        counts = firings.write(tx, fires, suppressed + dropped, self._admission, facts)
+        counts = firings.write(tx, fires, suppressed + dropped, self._admission, facts, self._direct)
         routing_queue.mark_routed(tx, [event["id"] for event in events])
         self._publisher.put(tx, taken.unpublished)
         return RoutingResult(
@@ -152,6 +166,11 @@ class Router(Service):
             decision_seconds=seconds,
             oldest_age=max(0.0, (tx.now - min(event["time"] for event in events)).total_seconds()),
         )
+
+    def _send(self) -> None:
+        """Send the executions that the last transactions have started."""
+        if self._direct is not None:
+            self._direct.send_committed()
 
     def _publish_waiting(self, tx: Tx) -> RoutingResult:
         """While no event is routed, subscribers get the events all the same."""

@@ -12,6 +12,7 @@ from typing import Any
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import emit_many
+from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
@@ -21,6 +22,7 @@ from functory.triggers.routing.router import Router
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.executor import Executor
+from functory.workers.task_sender import TaskSender
 from tests.simulation.batches import normalised_rows
 from tests.simulation.batches.scripted_runner import Behaviour, ScriptedRunner, WorkerKilled
 from tests.support.world import World
@@ -63,15 +65,18 @@ class _Router(Router):
         return super().decide(row, now)
 
 
-class _Dispatcher(Dispatcher):
+class _Sender(TaskSender):
     """Sends messages of ``size`` ids to a list."""
 
     def __init__(self, engine: SteppedEngine) -> None:
-        super().__init__(engine.world.database, engine.world.settings, app=object())  # type: ignore[arg-type]
         self._engine = engine
+        self.failed = False
 
-    def _send(self, ids: Sequence[str]) -> None:
+    def send(self, ids: Sequence[str]) -> None:
         self._engine.send(ids)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _Knowledge(WorkerTriggerKnowledge):
@@ -96,7 +101,8 @@ class SteppedEngine:
     unless the scenario moves it with :meth:`advance`. Without ``decides``, the worker knows no trigger, and all its
     events wait for the router. With ``fresh``, every step is done by new processes: nothing that
     a process remembers can be out of date. ``refuses`` makes the router fail at an event (its row) that it is true for.
-    ``runner`` runs functions instead of the scripted one.
+    ``runner`` runs functions instead of the scripted one. The router sends what it starts itself, unless ``direct`` is
+    False.
     """
 
     def __init__(
@@ -107,12 +113,14 @@ class SteppedEngine:
         *,
         decides: bool = True,
         fresh: bool = False,
+        direct: bool = True,
         runner: Any = None,
         **settings: Any,
     ) -> None:
         self.size = size
         self._decides = decides
         self._knowledge: _Knowledge | None = None
+        self._direct = direct
         self._worlds: list[World] = []
         self._fresh = fresh
         self._clock = ManualClock()
@@ -146,7 +154,9 @@ class SteppedEngine:
         self._worlds.append(world)
         world.database.new_id = self._new_id
         self._router = _Router(self)
-        self._dispatcher = _Dispatcher(self)
+        self._dispatcher = Dispatcher(world.database, world.settings, _Sender(self))
+        if self._direct:
+            self._router.send_with(DirectDispatch(world.database, self._dispatcher.window, _Sender(self)))
         self._publisher = OutboxPublisher(world.database, world.settings)
         self._publisher._exchange = self.exchange  # type: ignore[assignment]
         self._compensator = Compensator(world.database, world.settings)

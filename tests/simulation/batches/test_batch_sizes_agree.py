@@ -68,6 +68,13 @@ def test_rows_do_not_depend_on_what_a_process_remembers(play: Callable[..., Stat
 
 
 @on_sqlite
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_last_rows_do_not_depend_on_who_sends(play: Callable[..., States], name: str) -> None:
+    by_dispatcher = play(SCENARIOS[name], 7, direct=False)[-1:]
+    check_same(by_dispatcher, play(SCENARIOS[name], 7)[-1:], "of a router that sends directly")
+
+
+@on_sqlite
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.mutant.name)
 def test_the_comparison_sees_a_mutant(play: Callable[..., States], mutant: BatchMutant) -> None:
     scenario = SCENARIOS[mutant.scenario]

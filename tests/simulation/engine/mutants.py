@@ -382,6 +382,29 @@ MUTANTS: Sequence[Mutant] = (
         ],
     ),
     Mutant(
+        "sent directly in the transaction",
+        [
+            Edit(
+                "functory.engine.executions.direct_dispatch",
+                "DirectDispatch.send_committed",
+                "        self._sender.send(ids)\n",
+                "        with self._database.write():\n            self._sender.send(ids)\n",
+            )
+        ],
+    ),
+    Mutant(
+        "sent directly and left in the backlog",
+        [
+            Edit(
+                "functory.engine.executions.start",
+                "write",
+                "(queue_rows.add_sent if sent else queue_rows.add)(tx, rows)",
+                "(queue_rows.add_sent if sent else queue_rows.add)(tx, rows); queue_rows.add(tx, rows * sent)",
+                also=["functory.engine.triggers.launch"],
+            )
+        ],
+    ),
+    Mutant(
         "a batch half published",
         [
             Edit(

@@ -9,12 +9,15 @@ from typing import Any
 from functory.engine.errors import Unavailable
 from functory.engine.events import receipts
 from functory.engine.executions.compensation.operator_commands import Compensations
+from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.maintenance import compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router
 from functory.workers.dispatcher import Dispatcher
+from functory.workers.task_sender import TaskSender
 from tests.simulation.engine.publishing import SimulatedBatchPublisher
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World
@@ -123,6 +126,11 @@ def router(world: World) -> Process:
     world.deck.lend_triggers(found._triggers)
     batches = SimulatedBatchPublisher(world)
     found.publish_with(batches)
+    if world.rng.random() < 0.8:
+        # The dispatcher is another process here, with a window of its own, as that of another router would be.
+        window = DispatchWindow()
+        direct = DirectDispatch(world.database, window, SimulatedSender(world), monotonic=lambda: world.now)
+        found.send_with(direct)
 
     def work() -> bool:
         done = found.route_batch()
@@ -149,19 +157,23 @@ def flow(world: World) -> Process:
     return Role(world, "flow", work, "flow", waits, poll=1.5)
 
 
-class SimulatedDispatcher(Dispatcher):
-    """A dispatcher that sends to the simulated broker."""
+class SimulatedSender(TaskSender):
+    """Sends to the simulated broker."""
 
-    world: World
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.failed = False
 
-    def _send(self, ids: Sequence[str]) -> None:
-        self.world.broker.send(ids)
+    def send(self, ids: Sequence[str]) -> None:
+        self._world.broker.send(ids)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def dispatcher(world: World) -> Process:
     """The dispatcher role: it sends queued executions to the broker."""
-    found = SimulatedDispatcher(world.database, world.settings, None)  # type: ignore[arg-type]
-    found.world = world
+    found = Dispatcher(world.database, world.settings, SimulatedSender(world))
     return Role(
         world,
         "dispatcher",

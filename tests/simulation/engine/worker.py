@@ -187,6 +187,10 @@ class Worker(Process):
         """Run the claims of a message. Their results are finished together, or by and by."""
         ended: list[tuple[Run, AttemptResult]] = []
         for run in runs:
+            if ended and self._calls_others(run):
+                # A real result waits for others of its message for at most 20 ms. This one may be what the call needs.
+                yield from self._finish(ended)
+                ended = []
             result = yield from self._run(run)
             if result is not None:
                 ended.append((run, result))
@@ -205,6 +209,9 @@ class Worker(Process):
         taken = ended.copy()
         ended.clear()
         yield from self._finish(taken)
+
+    def _calls_others(self, run: Run) -> bool:
+        return any(act.calls for act in self.world.deck.behaviours[run.claim.row["function"]].acts)
 
     def _run(self, run: Run) -> Generator[Wait, None, AttemptResult | None]:
         """Run a claim; its result, or None when there is none to store."""

@@ -15,6 +15,7 @@ from functory.engine.events.batch_publisher import OutboxOnly
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.settings import load_settings
 from functory.workers.dispatcher import Dispatcher
+from functory.workers.task_sender import TaskSender
 from tests.services.faulty_proxy import FaultyProxy
 from tests.support.queue_places import place_of, with_places
 from tests.support.world import World, on_postgresql
@@ -69,15 +70,15 @@ def test_a_worker_polls_what_the_dispatcher_cannot_send(
     world.start()
     getattr(proxy, fault)()
     claimed: list[int] = []
-    send = Dispatcher._send
+    send = TaskSender.send
 
-    def beside(self: Dispatcher, ids: Any) -> None:
+    def beside(self: TaskSender, ids: Any) -> None:
         try:
             send(self, ids)
         finally:
             claimed.append(claims_beside(world))
 
-    monkeypatch.setattr(Dispatcher, "_send", beside)
+    monkeypatch.setattr(TaskSender, "send", beside)
     with pytest.raises(Unavailable, match="the broker cannot be used"):
         dispatcher.dispatch_batch()
     # No lock of the dispatcher was in the way, and its end does not take the execution from the worker.

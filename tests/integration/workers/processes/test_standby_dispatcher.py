@@ -4,6 +4,7 @@ import pytest
 
 from functory.workers import dispatcher
 from functory.workers.dispatcher import StandbyDispatcher
+from functory.workers.task_sender import TaskSender
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -13,7 +14,7 @@ pytest_plugins = ["tests.support.world"]
 def sent(monkeypatch) -> list[str]:
     """What dispatchers send from now on."""
     found: list[str] = []
-    monkeypatch.setattr(dispatcher.Dispatcher, "_send", lambda _self, ids: found.extend(ids))
+    monkeypatch.setattr(TaskSender, "send", lambda _self, ids: found.extend(ids))
     monkeypatch.setattr(dispatcher, "STANDBY_DELAY_SECONDS", 0.0)
     return found
 

@@ -21,7 +21,7 @@ def rounds(window: DispatchWindow, per_second: float, count: int, seconds: float
         unclaimed = max(0, unclaimed - round(per_second * seconds))
         places = window.places(now, unclaimed)
         unclaimed += places if places >= window.refill else 0
-        window.end_round(now, unclaimed)
+        window.note_sent(places if places >= window.refill else 0)
         sizes.append(window.size)
     return sizes
 
@@ -64,3 +64,17 @@ def test_a_quarter_of_it_is_filled_at_least() -> None:
     window = DispatchWindow()
     window.slots = 4
     assert (window.places(START, 13), window.places(START, 17), window.refill) == (3, 0, 4)
+
+
+def test_what_two_threads_send_is_counted_once() -> None:
+    window = DispatchWindow()
+    window.slots = 1
+    now, unclaimed = START, 0
+    for number in range(40):
+        now = START + timedelta(seconds=0.05 * number)
+        # The router and the dispatcher count at the same time and send 25 each; workers take all of them.
+        window.places(now, unclaimed)
+        window.places(now, unclaimed)
+        window.note_sent(25)
+        window.note_sent(25)
+    assert 0.7 * WINDOW_SECONDS * 1000 <= window.size <= 1.3 * WINDOW_SECONDS * 1000

@@ -1,0 +1,84 @@
+"""The task sender: sends executions to the workers, as Celery messages that carry only ids.
+
+The dispatcher and the router send with one each. All other code that creates an execution only writes its rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from celery import Celery
+
+from functory.engine.events import exchange
+from functory.engine.settings import Settings
+from functory.workers.app import TASK, make_app
+
+# Messages for each free slot. A slot that has ended one finds the next; fewer ids a message than that would only cost
+# more messages.
+MESSAGES_PER_SLOT = 2
+
+
+class TaskSender:
+    """Sends over one connection to the broker, which it opens again after a failure. One thread uses it.
+
+    ``failed``: the last attempt to reach the broker failed. ``slots`` returns the number of slots of all live workers;
+    0 if that is not known.
+    """
+
+    def __init__(
+        self, settings: Settings, app: Celery | None = None, slots: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._settings = settings
+        self._app = app or make_app(settings)
+        self._slots = slots
+        self._connection: Any = None
+        self._producer: Any = None
+        self.failed = False
+
+    def send(self, ids: Sequence[str]) -> None:
+        """Send executions. Raises :class:`~functory.engine.errors.Unavailable`; then some may have been sent."""
+        slots = self._slots() or self._settings.worker_slots
+        size = message_size(len(ids), slots, self._settings.message_size)
+        self.open()
+        try:
+            for start in range(0, len(ids), size):
+                self._app.send_task(
+                    TASK,
+                    args=[list(ids[start : start + size])],
+                    producer=self._producer,
+                    ignore_result=True,
+                    retry=False,
+                )
+        except Exception as error:
+            self._fail(error)
+
+    def open(self) -> None:
+        """Connect to the broker. Raises :class:`~functory.engine.errors.Unavailable`."""
+        try:
+            if self._producer is None:
+                self._connection = exchange.connect(self._app.conf.broker_url)
+                self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
+        except Exception as error:
+            self._fail(error)
+        self.failed = False
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.release()
+            except Exception:  # noqa: S110  (the connection is discarded because it is broken)
+                pass
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self.close()
+        self.failed = True
+        raise exchange.broker_unavailable(error) from error
+
+
+def message_size(count: int, slots: int, most: int) -> int:
+    """Return how many of ``count`` ids one message has: every slot gets work, and no message has more than ``most``."""
+    return max(1, min(most, math.ceil(count / (MESSAGES_PER_SLOT * max(1, slots)))))
