@@ -308,11 +308,12 @@ class Functory:
     def submit(self, function: str, /, *args: Any, **kwargs: Any) -> Handle:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
         name, version = dependencies.parse_reference(function)
+        before = self.executions.before_start()
         with self._writing():
             row = self.executions.start(
                 name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
             )
-        return Handle(self, row["id"])
+        return Handle(self, row["id"], before)
 
     def submit_many(
         self, function: str, /, inputs: Iterable[Mapping[str, Any]], *, delay: float = 0.0
@@ -340,11 +341,15 @@ class Functory:
     ) -> dict[str, Any]:
         """Run a function with an input object; returns the finished execution's row, whatever its state."""
         name, version = dependencies.parse_reference(function)
+        before = self.executions.before_start()
         with self._writing():
             row = self.executions.start(
                 name, input_, version=version, cause="manual", idempotency_key=idempotency_key
             )
-        return self.executions.wait([row["id"]], timeout)[0]
+        if idempotency_key is not None:
+            # It may have been started, and have finished, before.
+            return self.executions.wait([row["id"]], timeout)[0]
+        return self.executions.wait_for_started(row["id"], before, timeout)
 
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
         """Wait for several handles; return their results in order."""

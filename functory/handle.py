@@ -13,13 +13,22 @@ if TYPE_CHECKING:
 class Handle:
     """A started execution: its ``id``, and its ``result``."""
 
-    def __init__(self, owner: Functory, id_: str) -> None:
+    def __init__(self, owner: Functory, id_: str, before_start: int | None = None) -> None:
         self._owner = owner
         self.id = id_
+        # See Executions.wait_for_started.
+        self._before_start = before_start
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result. Raises :class:`ExecutionFailed` or :class:`WaitTimeout` (``timeout`` seconds)."""
-        return execution_store.result_or_raise(self._owner.executions.wait([self.id], timeout)[0])
+        executions = self._owner.executions
+        if self._before_start is None:
+            row = executions.wait([self.id], timeout)[0]
+        else:
+            row = executions.wait_for_started(self.id, self._before_start, timeout)
+            # A finished execution stays as it is: the next look finds it at once.
+            self._before_start = None
+        return execution_store.result_or_raise(row)
 
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"

@@ -21,7 +21,9 @@ class Wakeup:
     """Topics with a generation number each: a signal raises it, a waiter waits for a newer one."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        # The waiting threads by topic: a signal wakes no thread that waits for something else.
+        self._waiting: dict[str, list[threading.Condition]] = {topic: [] for topic in TOPICS}
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
         # Factor of the poll interval of roles; above 1 only while wake-ups of other processes arrive
         # (``functory.engine.database.notifications``).
@@ -32,10 +34,11 @@ class Wakeup:
         topics = [topic for topic in topics if topic in self._generation]
         if not topics:
             return
-        with self._condition:
+        with self._lock:
             for topic in topics:
                 self._generation[topic] += 1
-            self._condition.notify_all()
+                for waiting in self._waiting[topic]:
+                    waiting.notify()
 
     def generation(self, *topics: str) -> int:
         """Return the number of the topics now. Read it *before* looking for work and pass it to :meth:`wait`."""
@@ -45,9 +48,20 @@ class Wakeup:
         """Return as soon as one of the topics is newer than ``seen``, at the latest after ``timeout`` seconds."""
         topics = (topic,) if isinstance(topic, str) else topic
         deadline = time.monotonic() + timeout
-        with self._condition:
+        with self._lock:
+            if self.generation(*topics) == seen:
+                self._wait(topics, seen, deadline)
+            return self.generation(*topics)
+
+    def _wait(self, topics: Sequence[str], seen: int, deadline: float) -> None:
+        woken = threading.Condition(self._lock)
+        for topic in topics:
+            self._waiting[topic].append(woken)
+        try:
             while self.generation(*topics) == seen:
                 left = deadline - time.monotonic()
-                if left <= 0 or not self._condition.wait(left):
+                if left <= 0 or not woken.wait(left):
                     break
-            return self.generation(*topics)
+        finally:
+            for topic in topics:
+                self._waiting[topic].remove(woken)

@@ -43,6 +43,8 @@ TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
 # Built once, because it runs with every start.
 _STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
+# Runs with every end that a caller waits for.
+_FINISHED = _STARTED.where(execution.c.state.in_(TERMINAL))
 
 # A wait for more executions than this polls them at most this often, in seconds.
 BULK_WAIT_SIZE = 16
@@ -125,7 +127,10 @@ class Executions:
                 priority=priority,
                 id_=id_,
             )
-            if not tx.insert_new(execution, new) or (
+            if id_ is None and idempotency_key is None and step_key is None:
+                # No other row can have its keys: it goes out with the commit, and takes no round trip of its own.
+                tx.insert(execution, [new])
+            elif not tx.insert_new(execution, new) or (
                 parent is not None
                 and step_key is not None
                 and not start.record_step(
@@ -224,6 +229,32 @@ class Executions:
         found = self.get(id_)
         with self._database.read() as tx:
             return tx.rows(sa.select(table).where(table.c.execution_id == found["id"]).order_by(*order))
+
+    def before_start(self) -> int:
+        """Return what :meth:`wait_for_started` has to know. Call it before the start."""
+        return self._database.wakeup.generation("finished")
+
+    def wait_for_started(self, id_: str, before_start: int, timeout: float | None = None) -> dict[str, Any]:
+        """Wait as :meth:`wait` for one execution that this process has just started. Returns its row.
+
+        Nothing is read before the first wake-up after the start, or the poll interval: a lone call takes one statement.
+        """
+        if self._database.wakeup.poll_multiplier <= 1:
+            # No wake-ups arrive.
+            return self.wait([id_], timeout)[0]
+        began, seen = time.monotonic(), before_start
+        while True:
+            left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
+            poll = self._settings.poll_seconds
+            now = self._database.wakeup.wait("finished", seen, poll if left is None else min(poll, left))
+            if now == seen:
+                # It may have been deleted, or the time is up.
+                return self.wait([id_], left)[0]
+            seen = now
+            with self._database.read() as tx:
+                row = tx.first(_FINISHED, {"id": id_})
+            if row is not None:
+                return row
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
         """Wait until all of ``ids`` are finished. Returns their rows. Raises :class:`WaitTimeout` after ``timeout``

@@ -1,11 +1,14 @@
 """How an execution starts: replays, idempotency keys, calls of functions, their depth and budget."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from functory.engine.errors import Conflict, Invalid, NotFound, Refused, WaitTimeout
+from functory.engine.executions.store import Executions
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -153,3 +156,92 @@ def test_a_wait_can_ask_only_how_long_the_results_are(ready):
     for claim in ready.worker.claim(rows):
         ready.finish(claim, result="x" * 1000)
     assert ready.executions.wait_for_lengths([*rows, rows[0].upper()], 0) == dict.fromkeys(rows, 1002)
+
+
+@contextmanager
+def waiting(world: "World", row, before: int, timeout: float | None = None) -> Iterator[list]:
+    """Wait for an execution in a thread; the list gets its row, or the error."""
+    found: list = []
+
+    def wait() -> None:
+        try:
+            found.append(world.executions.wait_for_started(row["id"], before, timeout))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    yield found
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def woken(make_world) -> "World":
+    """A world to which wake-ups arrive, and which polls only after a long time."""
+    world = make_world()
+    world.executions = Executions(world.database, world.settings.model_copy(update={"poll_seconds": 1000.0}))
+    world.database.wakeup.poll_multiplier = 10
+    world.function("work")
+    return world
+
+
+def test_a_caller_reads_nothing_until_its_execution_has_ended(woken):
+    before = woken.executions.before_start()
+    row = woken.start()
+    claim = woken.claim(row)
+    with woken.statements() as sent:
+        with waiting(woken, row, before) as found:
+            # The first look of a wait for several would come at once.
+            assert not sent
+            woken.finish(claim, result=7)
+        reads = [text for text in sent if text.startswith("SELECT") and "FROM execution" in text]
+    assert (found[0]["state"], found[0]["result"]) == ("succeeded", 7)
+    assert sum("state IN" in text for text in reads) == 1
+
+
+def test_a_caller_whose_execution_ended_before_it_waits_gets_it_at_once(woken):
+    before = woken.executions.before_start()
+    row = woken.start()
+    woken.finish(woken.claim(row), result=7)
+    assert woken.executions.wait_for_started(row["id"], before)["result"] == 7
+
+
+def test_a_caller_goes_on_waiting_while_other_executions_end(woken):
+    before = woken.executions.before_start()
+    row, other = woken.start(), woken.start()
+    with waiting(woken, row, before) as found:
+        woken.finish(woken.claim(other))
+        claim = woken.claim(row)
+        assert not found
+        woken.finish(claim, result=7)
+    assert found[0]["result"] == 7
+
+
+def test_a_caller_without_wake_ups_polls(make_world, ready):
+    before = ready.executions.before_start()
+    row = ready.start()
+    # Another process: its wake-ups do not arrive here.
+    beside = make_world()
+    with waiting(ready, row, before) as found:
+        beside.finish(beside.claim(row), result=7)
+    assert found[0]["result"] == 7
+
+
+def test_a_lost_wake_up_costs_a_caller_one_poll_interval(make_world, ready):
+    before = ready.executions.before_start()
+    row = ready.start()
+    ready.database.wakeup.poll_multiplier = 10
+    beside = make_world()
+    with waiting(ready, row, before) as found:
+        beside.finish(beside.claim(row), result=7)
+    assert found[0]["result"] == 7
+
+
+@pytest.mark.parametrize("multiplier", [1, 10])
+def test_a_caller_waits_no_longer_than_its_time(ready, multiplier):
+    ready.database.wakeup.poll_multiplier = multiplier
+    before = ready.executions.before_start()
+    row = ready.start()
+    with pytest.raises(WaitTimeout, match="still queued"):
+        ready.executions.wait_for_started(row["id"], before, 0.05)
