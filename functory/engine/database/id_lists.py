@@ -19,7 +19,8 @@ from sqlalchemy.types import TypeDecorator
 class _IdList(TypeDecorator[Sequence[str]]):
     """Ids as one text: an array of PostgreSQL, a JSON array of stored ids on SQLite."""
 
-    impl = sa.Text
+    # Not Text: PostgreSQL would get a text that it converts while it runs, and could not plan for the ids.
+    impl = sa.types.NullType
     cache_ok = True
 
     def process_bind_param(self, value: Sequence[str] | None, dialect: Any) -> str | None:
@@ -43,11 +44,19 @@ def one_of(column: Any, name: str = "ids") -> Any:
     return _OneOf(column, sa.bindparam(name, type_=_IdList))
 
 
+def among(column: Any, ids: Any) -> Any:
+    """Return the condition that ``column`` is one of the ids that the subquery ``ids`` finds, on PostgreSQL only.
+
+    The subquery runs once, before the rows are looked for by their index. In a join PostgreSQL compares each row with
+    each, where it believes that a table is empty: it does so about a queue that was empty when it was last counted.
+    """
+    return column == sa.func.any(sa.func.array(ids.scalar_subquery()))
+
+
 @compiles(_OneOf, "postgresql")
 def _on_postgresql(element: _OneOf, compiler: Any, **options: Any) -> str:
     id_, ids = (compiler.process(clause, **options) for clause in element.clauses)
-    # In a subquery the text is read once. Where the condition is a filter, it would be read for each row.
-    return f"{id_} = ANY(CAST((SELECT CAST({ids} AS uuid[])) AS uuid[]))"
+    return f"{id_} = ANY(CAST({ids} AS uuid[]))"
 
 
 @compiles(_OneOf, "sqlite")

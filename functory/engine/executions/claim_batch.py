@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import among, one_of
 from functory.engine.database.schema import Instant, attempt, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
 from functory.engine.executions import queue_rows
@@ -30,26 +31,20 @@ _COLUMNS = [
 ]  # fmt: skip
 _PLACE = [in_flight.c[name] for name in queue_rows.CLAIMED_COLUMNS]
 _NOW = sa.bindparam("now", type_=Instant)
-_IDS = sa.bindparam("ids", expanding=True)
-# One text instead of a parameter for each id: the statement stays the same for any number of them.
-_IN_TEXT = sa.text("execution.id = ANY(CAST(:ids AS uuid[]))")
-
-
-# The conditions of a claim, beside the ids.
+# The conditions of a claim. What was sent is due by the dispatcher's clock; the clock of this process may be slightly
+# behind.
 _CLAIMABLE = (
+    one_of(execution.c.id),
     execution.c.state == "queued",
-    # What was sent is due by the dispatcher's clock; the clock of this process may be slightly behind.
-    sa.or_(
-        sa.exists().where(in_flight.c.execution_id == execution.c.id),
-        sa.exists().where(
-            backlog.c.execution_id == execution.c.id, queue_rows.READY, backlog.c.run_at <= _NOW
-        ),
-    ),
     sa.or_(
         execution.c.expires_at.is_(None),
         execution.c.expires_at > _NOW,
         execution.c.started_at.is_not(None),
     ),
+)
+_SENT = sa.select(in_flight.c.execution_id).where(one_of(in_flight.c.execution_id))
+_WAITING = sa.select(backlog.c.execution_id).where(
+    one_of(backlog.c.execution_id), queue_rows.READY, backlog.c.run_at <= _NOW
 )
 
 
@@ -73,10 +68,11 @@ def _claimed(*conditions: Any) -> Any:
 @functools.cache
 def _claimed_with_places() -> Any:
     """Claims executions and marks their rows in flight, which SQLite cannot do in one statement."""
-    mine = _claimed(_IN_TEXT, *_CLAIMABLE).cte("mine")
+    queued = sa.or_(among(execution.c.id, _SENT), among(execution.c.id, _WAITING))
+    mine = _claimed(*_CLAIMABLE, queued).cte("mine")
     placed = (
         sa.update(in_flight)
-        .where(in_flight.c.execution_id == mine.c.id)
+        .where(among(in_flight.c.execution_id, sa.select(mine.c.id)))
         .values(claimed=True)
         .returning(*_PLACE)
         .cte("placed")
@@ -85,7 +81,7 @@ def _claimed_with_places() -> Any:
     return sa.select(mine, *places).select_from(mine.outerjoin(placed, placed.c.execution_id == mine.c.id))
 
 
-_CLAIMED = _claimed(execution.c.id.in_(_IDS), *_CLAIMABLE)
+_CLAIMED = _claimed(*_CLAIMABLE, sa.or_(execution.c.id.in_(_SENT), execution.c.id.in_(_WAITING)))
 
 
 def take(
@@ -97,11 +93,11 @@ def take(
     approvals. An execution without a row in flight is to be queued again
     (:func:`functory.engine.executions.queue_rows.mark_claimed`).
     """
-    given = {"now": tx.now, "lease": lease_until, "worker": worker_id}
+    given = {"now": tx.now, "lease": lease_until, "worker": worker_id, "ids": ids}
     if tx.dialect == "postgresql":
-        result = tx.execute(_claimed_with_places(), given | {"ids": "{" + ",".join(ids) + "}"})
+        result = tx.execute(_claimed_with_places(), given)
     else:
-        result = tx.execute(_CLAIMED, given | {"ids": list(ids)})
+        result = tx.execute(_CLAIMED, given)
     names = [column.name for column in _COLUMNS]
     place_names = [column.name for column in _PLACE]
     count = len(names)

@@ -113,7 +113,8 @@ _SUCCEEDED_ON_POSTGRESQL = sa.text(
         FROM own
         WHERE attempt.execution_id = own.id AND attempt.fence = own.fence
     ), landed AS (
-        DELETE FROM in_flight USING own WHERE in_flight.execution_id = own.id
+        -- Not a join, see among() of engine.database.id_lists.
+        DELETE FROM in_flight WHERE in_flight.execution_id = ANY(ARRAY(SELECT own.id FROM own))
     )
     SELECT position FROM own
     """
