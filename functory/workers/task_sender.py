@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from celery import Celery
 
 from functory.engine.events import exchange
+from functory.engine.events.publisher_confirms import PublisherConfirms
 from functory.engine.settings import Settings
 from functory.workers.app import TASK, make_app
 
@@ -35,6 +36,8 @@ class TaskSender:
         self._slots = slots
         self._connection: Any = None
         self._producer: Any = None
+        # Of RabbitMQ.
+        self._confirms: PublisherConfirms | None = None
         self.failed = False
 
     def send(self, ids: Sequence[str]) -> None:
@@ -42,6 +45,7 @@ class TaskSender:
         slots = self._slots() or self._settings.worker_slots
         size = message_size(len(ids), slots, self._settings.message_size)
         self.open()
+        confirms = self._confirms
         try:
             for start in range(0, len(ids), size):
                 self._app.send_task(
@@ -51,6 +55,11 @@ class TaskSender:
                     ignore_result=True,
                     retry=False,
                 )
+                if confirms is not None:
+                    confirms.add(1)
+            if confirms is not None:
+                # Workers have the messages by now. To wait for each one would take a disk sync of the broker each.
+                confirms.wait()
         except Exception as error:
             self._fail(error)
 
@@ -58,8 +67,11 @@ class TaskSender:
         """Connect to the broker. Raises :class:`~functory.engine.errors.Unavailable`."""
         try:
             if self._producer is None:
-                self._connection = exchange.connect(self._app.conf.broker_url)
-                self._producer = self._app.amqp.Producer(self._connection.channel(), auto_declare=True)
+                self._connection = exchange.connect(self._app.conf.broker_url, confirm_each=False)
+                channel: Any = self._connection.channel()
+                if self._connection.transport.driver_type == "amqp":
+                    self._confirms = PublisherConfirms(channel, exchange.PUBLISH_SECONDS)
+                self._producer = self._app.amqp.Producer(channel, auto_declare=True)
         except Exception as error:
             self._fail(error)
         self.failed = False
@@ -67,6 +79,7 @@ class TaskSender:
     def close(self) -> None:
         """Close the connection to the broker."""
         connection, self._connection, self._producer = self._connection, None, None
+        self._confirms = None
         if connection is not None:
             try:
                 connection.release()

@@ -5,7 +5,6 @@ message differ in its routing key, its id and its body, so all other bytes are c
 messages are written together.
 
 - Frames: AMQP 0-9-1 specification, section 2.3.5 (https://www.rabbitmq.com/resources/specs/amqp0-9-1.pdf).
-- Publisher confirms: https://www.rabbitmq.com/docs/confirms.
 - A broker that is short of memory or disk blocks publishers: https://www.rabbitmq.com/docs/connection-blocked.
 """
 
@@ -13,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import amqp
 
 from functory.engine.events.messages import CONTENT_TYPE, EventMessage
+from functory.engine.events.publisher_confirms import PublisherConfirms
 
 # About the bytes of one write to the socket.
 WRITE_BYTES = 1 << 18
@@ -41,23 +40,16 @@ class AmqpPublisher:
 
     def __init__(self, channel: Any, exchange: str, answer_seconds: float) -> None:
         """``answer_seconds`` is the longest wait for the next confirm."""
-        self._channel = channel
         self._connection = channel.connection
-        self._answer_seconds = answer_seconds
         self._number = channel.channel_id
         self._exchange = exchange.encode()
         self._body_bytes = self._connection.frame_max - _FRAME_OVERHEAD
         self._methods: dict[str, bytes] = {}
         self._before_id, self._after_id = _properties()
-        self._sent = 0
-        self._outstanding: set[int] = set()
-        self._refused = 0
         self._blocked = False
         self._connection.on_blocked = self._on_blocked
         self._connection.on_unblocked = self._on_unblocked
-        channel.confirm_select()
-        channel.events["basic_ack"].add(self._on_ack)
-        channel.events["basic_nack"].add(self._on_nack)
+        self._confirms = PublisherConfirms(channel, answer_seconds)
 
     def is_connected(self) -> bool:
         """Read what the broker has sent since the last batch: that it blocks publishers, or that it has closed the
@@ -86,9 +78,8 @@ class AmqpPublisher:
                 self._write(waiting)
                 waiting, size = [], 0
         self._write(waiting)
-        self._outstanding.update(range(self._sent + 1, self._sent + len(messages) + 1))
-        self._sent += len(messages)
-        self._wait()
+        self._confirms.add(len(messages))
+        self._confirms.wait()
 
     def _add_frames(self, frames: list[bytes], message: EventMessage) -> int:
         """Append the frames of a message. Returns their size."""
@@ -129,37 +120,6 @@ class AmqpPublisher:
     def _write(self, frames: Sequence[bytes]) -> None:
         if frames:
             self._connection.transport.write(b"".join(frames))
-
-    def _wait(self) -> None:
-        """Wait for all confirms. A broker that confirms nothing for ``answer_seconds`` is given up."""
-        deadline, left = time.monotonic() + self._answer_seconds, len(self._outstanding)
-        while self._outstanding:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise ConnectionError(f"the broker has not confirmed {left} of {self._sent} messages")
-            # The bound of the loop is the deadline.
-            with contextlib.suppress(TimeoutError):
-                self._connection.drain_events(timeout=remaining)
-            if len(self._outstanding) < left:
-                deadline, left = time.monotonic() + self._answer_seconds, len(self._outstanding)
-        if self._refused:
-            refused, self._refused = self._refused, 0
-            raise ConnectionError(f"the broker has refused {refused} messages")
-
-    def _on_ack(self, tag: int, multiple: bool) -> None:
-        self._settle(tag, multiple)
-
-    def _on_nack(self, tag: int, multiple: bool) -> None:
-        self._refused += self._settle(tag, multiple)
-
-    def _settle(self, tag: int, multiple: bool) -> int:
-        """Take one message, or all up to it, from the outstanding ones. Returns their number."""
-        before = len(self._outstanding)
-        if multiple:
-            self._outstanding = {one for one in self._outstanding if one > tag}
-        else:
-            self._outstanding.discard(tag)
-        return before - len(self._outstanding)
 
     def _on_blocked(self, _reason: str) -> None:
         self._blocked = True

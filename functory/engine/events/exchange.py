@@ -48,12 +48,18 @@ def transport_options(url: str, answer_seconds: int = CONSUME_SECONDS) -> dict[s
     return {"confirm_publish": True, "read_timeout": answer_seconds, "write_timeout": answer_seconds}
 
 
-def connect(url: str) -> Connection:
-    """Return a kombu connection of a publisher; it connects on first use."""
+def connect(url: str, *, confirm_each: bool = True) -> Connection:
+    """Return a kombu connection of a publisher; it connects on first use.
+
+    Without ``confirm_each`` the caller waits for the confirms of RabbitMQ itself.
+    """
     options: dict[str, Any] = (
         {} if url.startswith(("memory", "redis")) else {"connect_timeout": PUBLISH_SECONDS, "heartbeat": 0}
     )
-    return Connection(url, transport_options=transport_options(url, PUBLISH_SECONDS), **options)
+    transport = transport_options(url, PUBLISH_SECONDS)
+    if not confirm_each:
+        transport.pop("confirm_publish", None)
+    return Connection(url, transport_options=transport, **options)
 
 
 def broker_unavailable(error: BaseException, what: str = "the broker cannot be used") -> Unavailable:
