@@ -37,7 +37,7 @@ class Dispatcher(Service):
 
     def new_sender(self) -> TaskSender:
         """Make a sender for another thread of this process."""
-        return TaskSender(self._settings, slots=lambda: self.window.slots)
+        return TaskSender(self._settings, window=self.window)
 
     def run_once(self) -> bool:
         """Send one batch. Always False: an execution that no worker has room for waits for :meth:`next_due`."""

@@ -6,34 +6,35 @@ The dispatcher and the router send with one each. All other code that creates an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from celery import Celery
 
 from functory.engine.events import exchange
 from functory.engine.events.publisher_confirms import PublisherConfirms
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.settings import Settings
 from functory.workers.app import TASK, make_app
 
-# Messages for each free slot. A slot that has ended one finds the next; fewer ids a message than that would only cost
-# more messages.
+# Messages for each slot without work. A slot that has ended one finds the next; fewer ids a message than that would
+# only cost more messages.
 MESSAGES_PER_SLOT = 2
 
 
 class TaskSender:
     """Sends over one connection to the broker, which it opens again after a failure. One thread uses it.
 
-    ``failed``: the last attempt to reach the broker failed. ``slots`` returns the number of slots of all live workers;
-    0 if that is not known.
+    ``failed``: the last attempt to reach the broker failed. ``window`` knows the workers' slots and the executions on
+    the broker, which include those that are to be sent.
     """
 
     def __init__(
-        self, settings: Settings, app: Celery | None = None, slots: Callable[[], int] = lambda: 0
+        self, settings: Settings, app: Celery | None = None, window: DispatchWindow | None = None
     ) -> None:
         self._settings = settings
         self._app = app or make_app(settings)
-        self._slots = slots
+        self._window = window or DispatchWindow()
         self._connection: Any = None
         self._producer: Any = None
         # Of RabbitMQ.
@@ -42,8 +43,9 @@ class TaskSender:
 
     def send(self, ids: Sequence[str]) -> None:
         """Send executions. Raises :class:`~functory.engine.errors.Unavailable`; then some may have been sent."""
-        slots = self._slots() or self._settings.worker_slots
-        size = message_size(len(ids), slots, self._settings.message_size)
+        slots = self._window.slots or self._settings.worker_slots
+        waiting = max(0, self._window.unclaimed - len(ids))
+        size = message_size(len(ids), slots, self._settings.message_size, waiting)
         self.open()
         confirms = self._confirms
         try:
@@ -92,6 +94,11 @@ class TaskSender:
         raise exchange.broker_unavailable(error) from error
 
 
-def message_size(count: int, slots: int, most: int) -> int:
-    """Return how many of ``count`` ids one message has: every slot gets work, and no message has more than ``most``."""
-    return max(1, min(most, math.ceil(count / (MESSAGES_PER_SLOT * max(1, slots)))))
+def message_size(count: int, slots: int, most: int, waiting: int = 0) -> int:
+    """Return how many of ``count`` ids one message has, at most ``most``.
+
+    Every slot gets work. The more is ``waiting`` on the broker for each slot, the larger a message may be: no slot is
+    free because of that, and executions of one message cost less.
+    """
+    slots = max(1, slots)
+    return max(1, min(most, max(math.ceil(count / (MESSAGES_PER_SLOT * slots)), waiting // slots)))

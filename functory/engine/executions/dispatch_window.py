@@ -61,6 +61,12 @@ class DispatchWindow:
         """The number of free places that is worth a round while more executions are due than there are places."""
         return math.ceil(self.size / REFILL_PART)
 
+    @property
+    def unclaimed(self) -> int:
+        """The number of executions that were on the broker when they were last counted, with those sent since."""
+        counted = self._counted
+        return 0 if counted is None else counted[1]
+
     def places(self, now: datetime, unclaimed: int) -> int:
         """Return how many more may be sent while ``unclaimed`` executions are on the broker."""
         with self._lock:

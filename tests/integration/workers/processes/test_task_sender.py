@@ -10,6 +10,7 @@ import pytest
 from kombu.connection import Connection
 
 from functory.engine.events.publisher_confirms import PublisherConfirms
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.settings import load_settings
 from functory.workers.app import queue_name
 from functory.workers.task_sender import MESSAGES_PER_SLOT, TaskSender
@@ -23,7 +24,9 @@ SLOTS = 4
 def sender(rabbitmq_url: str, tmp_path: Path) -> Iterator[TaskSender]:
     namespace = f"t{uuid.uuid4().hex[:12]}"
     settings = load_settings(home=tmp_path, broker_url=rabbitmq_url, namespace=namespace)
-    found = TaskSender(settings, slots=lambda: SLOTS)
+    window = DispatchWindow()
+    window.slots = SLOTS
+    found = TaskSender(settings, window=window)
     yield found
     found.close()
     with Connection(rabbitmq_url) as connection:
