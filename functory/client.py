@@ -27,7 +27,6 @@ from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.database.schema_check import SchemaCheck
 from functory.engine.errors import FunctoryError, WaitTimeout
-from functory.engine.events import emit_many
 from functory.engine.events.store import Events
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation.operator_commands import Compensations
@@ -371,9 +370,8 @@ class Functory:
         An event is an object with a ``type``, and optionally ``data``, ``subject`` and ``dedup_key``. Raises
         :class:`Invalid` with the number of the first wrong event, counted from 1.
         """
-        checked = emit_many.check_all(events, self.settings.max_event_bytes)
         with self._writing():
-            return emit_many.write(self.database, checked)
+            return self.events.emit_many(events)
 
     def settle(self, timeout: float = 60.0, *, root_id: str | None = None) -> None:
         """Wait until nothing is pending, queued or running, anywhere or below one root. Raises :class:`WaitTimeout`."""

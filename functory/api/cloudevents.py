@@ -32,6 +32,9 @@ log = structlog.get_logger("functory.api")
 
 # Size of an envelope without its data.
 ENVELOPE_BYTES = 65_536
+# Size of a batch: each of its events may be as large as a single one, and a server holds the batches of its senders in
+# memory.
+BATCH_BYTES = 16 * 1024 * 1024
 LineageReader = Callable[[IncomingEvent], LineageToken | None]
 
 # At most this number of a batch's faults is listed in an answer.
@@ -57,9 +60,12 @@ def mount(
             return refused
         mode = "unknown"
         try:
-            raw = await request_body.read(request, settings.max_event_bytes + ENVELOPE_BYTES, body_seconds)
             headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
             mode = content_mode(headers)
+            largest = settings.max_event_bytes + ENVELOPE_BYTES
+            if mode == "batch":
+                largest = max(largest, BATCH_BYTES)
+            raw = await request_body.read(request, largest, body_seconds)
             now = functory.database.clock.now()
             return await run_in_threadpool(
                 lambda: _ingest(inbox, mode, headers, raw, _lineage_reader(tokens, headers, now))

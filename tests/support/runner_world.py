@@ -118,6 +118,9 @@ class FakeHost:
         self.asked.append(("emit", type, data, subject))
         return f"event-{len(self.asked)}"
 
+    def emit_many(self, events):
+        return [self.emit(*one) for one in events]
+
     def secret(self, name):
         return f"value of {name}"
 

@@ -12,7 +12,9 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import event
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
+from functory.engine.events import causation
 from functory.engine.events import store as event_store
+from functory.engine.events.causation import Cause
 from functory.engine.serialization import json_codec
 
 # One call holds its events in memory, and one transaction writes them.
@@ -62,18 +64,30 @@ def check_all(given: Iterable[Any], max_bytes: int) -> list[NewEvent]:
     return checked
 
 
-def write(database: Database, events: Sequence[NewEvent], *, source: str = "/functory/api") -> list[str]:
+def write(
+    database: Database,
+    events: Sequence[NewEvent],
+    *,
+    source: str = "/functory/api",
+    cause: Cause | None = None,
+) -> list[str]:
     """Write ``events`` in one transaction. Returns their ids, in order.
 
-    An event whose ``dedup_key`` was used before is not written; its id is that of the first one.
+    An event whose ``dedup_key`` was used before is not written; its id is that of the first one. With a ``cause`` they
+    belong to that execution's tree, and are refused for a zombie.
     """
-    return database.group_commit(lambda tx: write_in(tx, events, source=source)) if events else []
+    return (
+        database.group_commit(lambda tx: write_in(tx, events, source=source, cause=cause)) if events else []
+    )
 
 
-def write_in(tx: Tx, events: Sequence[NewEvent], *, source: str) -> list[str]:
+def write_in(tx: Tx, events: Sequence[NewEvent], *, source: str, cause: Cause | None = None) -> list[str]:
     """Write ``events`` as :func:`write` does, in the transaction of the caller."""
+    causation.check_fence(tx, cause)
     rows = [
-        event_store.record(tx, one.type, one.subject, one.data, source=source, dedup_key=one.dedup_key)
+        event_store.record(
+            tx, one.type, one.subject, one.data, source=source, cause=cause, dedup_key=one.dedup_key
+        )
         for one in events
     ]
     event_store.append(tx, [row for row in rows if row["dedup_key"] is None])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -191,6 +191,19 @@ class Events:
             return row["id"]
 
         return self._database.group_commit(work)
+
+    def emit_many(
+        self,
+        events: Iterable[Mapping[str, Any]],
+        *,
+        source: str = "/functory/api",
+        cause: Cause | None = None,
+    ) -> list[str]:
+        """Write many events, all of them or none (:mod:`functory.engine.events.emit_many`). Returns their ids."""
+        from functory.engine.events import emit_many
+
+        checked = emit_many.check_all(events, self._max_bytes)
+        return emit_many.write(self._database, checked, source=source, cause=cause)
 
     def get(self, id_: str) -> dict[str, Any]:
         """Return one event row. Raises :class:`NotFound`."""

@@ -136,6 +136,8 @@ def _read(row: Mapping[str, Any]) -> tuple[set[Emission], set[str]]:
         text = first if isinstance(first, str) else None
         if word == "emit":
             found.add(Emission(text if text is not None else ANY_TYPE))
+        elif word == "emit_many":
+            found.add(Emission(ANY_TYPE))
         elif word in ("call", "submit", "acall"):
             if text is not None:
                 called.add(text.split("@")[0])

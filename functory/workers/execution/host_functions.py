@@ -111,6 +111,29 @@ class EngineHost:
 
         Secrets in its data and subject are replaced by a mark.
         """
+        data, subject, key = self._prepare_event(type, data, subject)
+        return self._retry_while_unavailable(
+            lambda: self._services.events.emit(
+                type, data, subject=subject, source=self._event_source, cause=self._cause, dedup_key=key
+            )
+        )
+
+    def emit_many(self, events: Sequence[tuple[str, Any, str | None]]) -> list[str]:
+        """Store events now, each as :meth:`emit` does, in one transaction: all of them or none."""
+        given: list[dict[str, Any]] = []
+        for type_, *sent in events:
+            data, subject, key = self._prepare_event(type_, *sent)
+            given.append({"type": type_, "data": data, "subject": subject, "dedup_key": key})
+        return self._retry_while_unavailable(
+            lambda: self._services.events.emit_many(given, source=self._event_source, cause=self._cause)
+        )
+
+    @property
+    def _event_source(self) -> str:
+        return f"/functory/functions/{self._claim.row['function']}"
+
+    def _prepare_event(self, type: str, data: Any, subject: str | None) -> tuple[Any, str | None, str]:  # noqa: A002
+        """Return data and subject without secrets, and the key that makes it the same event in a later attempt."""
         self._refuse_secrets(
             type, "the type of an event", "other functions read it", "name the event without it"
         )
@@ -122,17 +145,7 @@ class EngineHost:
         content = json_codec.digest([type, subject, data])
         with self._lock:
             nth = self._emitted[content] = self._emitted.get(content, 0) + 1
-        key = f"{self._claim.id}:{nth}:{content}"
-        return self._retry_while_unavailable(
-            lambda: self._services.events.emit(
-                type,
-                data,
-                subject=subject,
-                source=f"/functory/functions/{self._claim.row['function']}",
-                cause=self._cause,
-                dedup_key=key,
-            )
-        )
+        return data, subject, f"{self._claim.id}:{nth}:{content}"
 
     def secret(self, name: str) -> str:
         """A granted secret's value. It is redacted from the results and logs of the run."""

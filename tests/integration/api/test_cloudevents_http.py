@@ -88,6 +88,25 @@ def test_a_batch_is_taken_as_a_whole_or_not_at_all(functory: Functory, url: str)
         assert httpx.post(f"{url}/events", headers=BATCH, content=body).status_code == 400
 
 
+def test_a_batch_may_be_larger_than_an_event(
+    functory: Functory, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("functory.api.cloudevents.BATCH_BYTES", 200_000)
+    events = [
+        {"id": f"large {n}", "type": "batch.large", "data": "x" * (LIMIT - 100)}
+        for n in range(100_000 // LIMIT + 1)
+    ]
+    body = batch(*events)
+    assert len(body) > 70_000 + LIMIT
+    assert httpx.post(f"{url}/events", headers=BATCH, content=body).status_code == 202
+    assert count(functory, "batch.large") == len(events)
+    single = httpx.post(
+        f"{url}/events", headers={"content-type": "application/cloudevents+json"}, content=body
+    )
+    assert single.status_code == 413
+    assert httpx.post(f"{url}/events", headers=BATCH, content=body + b" " * 200_000).status_code == 413
+
+
 def test_two_batches_in_another_order_do_not_wait_for_each_other(functory: Functory, url: str) -> None:
     ids = [{"id": f"o{n}"} for n in range(20)]
     with ThreadPoolExecutor(8) as pool:

@@ -8,7 +8,7 @@ are checked by the worker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -20,8 +20,10 @@ from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.errors import ERRORS, CallFailed, Invalid, Refused, Unavailable, raised
 from functory.workers.sandbox.guest.json_values import encode
 from functory.workers.sandbox.protocol.frames import (
+    MAX_EVENTS,
     Call,
     Emit,
+    EmitMany,
     Functions,
     Gather,
     GetSecret,
@@ -58,6 +60,10 @@ class EngineClient:
         """Send a request and wait for its value."""
         return self._value(self._send(build, fields).result())
 
+    def request_for_many(self, build: Callable[..., Request], count: int, **fields: Any) -> Any:
+        """Send a request that counts as ``count`` of them, and wait for its value."""
+        return self._value(self._send(build, fields, max(1, count)).result())
+
     async def request_async(self, build: Callable[..., Request], **fields: Any) -> Any:
         """Send a request and wait for its value, while other tasks of the event loop continue."""
         return self._value(await asyncio.wrap_future(self._send(build, fields)))
@@ -67,8 +73,8 @@ class EngineClient:
             LogRecord(level=escape_surrogates(level)[:32], text=escape_surrogates(text)[:_LOG_CHARACTERS])
         )
 
-    def _send(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
-        self._asked += 1
+    def _send(self, build: Callable[..., Request], fields: dict[str, Any], count: int = 1) -> Any:
+        self._asked += count
         if self._asked > self._calls:
             raise Refused(
                 f"this execution has made its {self._calls} requests\n"
@@ -101,7 +107,7 @@ class InspectionEngineClient(EngineClient):
     def log(self, level: str, text: str) -> None:
         return
 
-    def _send(self, build: Callable[..., Request], fields: dict[str, Any]) -> Any:
+    def _send(self, build: Callable[..., Request], fields: dict[str, Any], count: int = 1) -> Any:
         raise Unavailable(
             "nothing can be asked of the engine while a function is only being looked at\n"
             "its source is executed to learn its hints, outside of any execution\n"
@@ -294,6 +300,17 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         """Write an event and return its id."""
         return engine.request(Emit, type=type, data=data, subject=subject)
 
+    def emit_many(events: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Write many events, all of them or none, and return their ids. Each is an object with ``type``, and perhaps
+        ``data`` and ``subject``.
+        """
+        given = [_new_event(number, one) for number, one in enumerate(events, 1)]
+        if len(given) > MAX_EVENTS:
+            raise Invalid(
+                f"{len(given):,} events are too many: one call takes at most {MAX_EVENTS:,}\ntry: emit them in parts"
+            )
+        return engine.request_for_many(EmitMany, len(given), events=given)
+
     def secret(name: str) -> str:
         """Return the value of a secret that this function declares."""
         return engine.request(GetSecret, name=name)
@@ -310,7 +327,19 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         log(f"{share} {text}".rstrip(), level="progress")
 
     module = ModuleType("functory", "The engine, as code inside an execution sees it.")
-    contents = (call, acall, submit, gather, emit, secret, llm, progress, register_function, register_trigger)
+    contents = (
+        call,
+        acall,
+        submit,
+        gather,
+        emit,
+        emit_many,
+        secret,
+        llm,
+        progress,
+        register_function,
+        register_trigger,
+    )
     for function in contents:
         setattr(module, function.__name__, function)
     for kind in (*ERRORS, CallFailed, NotSerializable, Submitted):
@@ -349,6 +378,16 @@ def _called(name: str, durable: bool) -> dict[str, Any]:
             "try: pass a parameter that has this name by its position"
         )
     return dict(zip(("name", "version"), _parse_reference(name), strict=True)) | {"durable": durable}
+
+
+def _new_event(number: int, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
+        why = 'it is an object with a type, such as {"type": "order.created", "data": {"sku": "A1"}}'
+        raise Invalid(f"event {number} is no event\n{why}")
+    unknown = [name for name in given if name not in ("type", "data", "subject")]
+    if unknown:
+        raise Invalid(f"event {number} has a field {unknown[0]!r}\nits fields are type, data and subject")
+    return {"type": given["type"], "data": given.get("data"), "subject": given.get("subject")}
 
 
 def _parse_reference(name: str) -> tuple[str, int | None]:

@@ -25,6 +25,7 @@ from functory.workers.sandbox.protocol.job import Job, Limits
 
 MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
+MAX_EVENTS = 1000  # events of one request: they are written in one transaction
 MAX_WRITTEN_FILES = 1000  # files of one execution that are noted as written by it
 ENVELOPE_BYTES = 16_384  # what a frame may hold in addition to the limited value
 ERROR_BYTES = (
@@ -83,6 +84,18 @@ class Emit(Request, tag="emit"):
     type: Name
     data: Any
     subject: Annotated[str, Meta(max_length=2048)] | None
+
+
+class NewEvent(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    type: Name
+    data: Any = None
+    subject: Annotated[str, Meta(max_length=2048)] | None = None
+
+
+class EmitMany(Request, tag="emit_many"):
+    """Counts as one request for each event, and at least one."""
+
+    events: Annotated[list[NewEvent], Meta(max_length=MAX_EVENTS)]
 
 
 class GetSecret(Request, tag="secret"):
@@ -239,6 +252,7 @@ FromGuest = (
     | Submit
     | Gather
     | Emit
+    | EmitMany
     | GetSecret
     | StateGet
     | StateSet
@@ -363,6 +377,8 @@ def check_json(value: Any, depth: int = 0) -> None:
     elif kind is float:
         if not math.isfinite(value):
             raise ProtocolError("a number is not finite")
+    elif kind is NewEvent:
+        check_json(value.data, depth)
     elif kind not in _SAFE:
         raise ProtocolError(f"a value of type {kind.__name__} is not JSON")
 

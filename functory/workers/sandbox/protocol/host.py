@@ -9,7 +9,7 @@ checks rights and budgets; the child is not trusted to have done so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 
@@ -72,6 +72,10 @@ class Host(Protocol):
 
     def emit(self, type: str, data: Any, subject: str | None) -> str:  # noqa: A002 - the word of CloudEvents
         """Write an event and return its id."""
+        ...
+
+    def emit_many(self, events: Sequence[tuple[str, Any, str | None]]) -> list[str]:
+        """Write events, given as type, data and subject, all of them or none. Return their ids in order."""
         ...
 
     def secret(self, name: str) -> str:

@@ -23,6 +23,7 @@ from functory.workers.sandbox.protocol.frames import (
     MAX_IN_FLIGHT,
     Call,
     Emit,
+    EmitMany,
     Functions,
     Gather,
     GetSecret,
@@ -83,7 +84,7 @@ class RequestHandler:
             raise ProtocolError(f"more than {MAX_IN_FLIGHT} requests at the same time")
         if isinstance(request, Gather) and len(set(request.ids)) < len(request.ids):
             raise ProtocolError("an execution is awaited twice in one request")
-        self._count += 1
+        self._count += max(1, len(request.events)) if isinstance(request, EmitMany) else 1
         if self._count > self._job.limits.calls:
             raise ProtocolError(f"more than {self._job.limits.calls} requests")
         self._last_id = request.id
@@ -186,6 +187,8 @@ class RequestHandler:
                 return host.submit(request.name, request.version, request.args, request.kwargs)
             case Emit():
                 return host.emit(request.type, request.data, request.subject)
+            case EmitMany():
+                return host.emit_many([(one.type, one.data, one.subject) for one in request.events])
             case GetSecret():
                 # The host refuses with the reason, and records it; a secret that it gives must be declared here, too.
                 value = host.secret(request.name)

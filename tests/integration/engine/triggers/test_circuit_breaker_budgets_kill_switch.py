@@ -243,6 +243,11 @@ def test_cycles_are_found_through_emissions_updates_calls_dependencies_and_histo
         "a computed type may be anything"
     )
     world.functions.update(
+        "computed",
+        source="def computed(event):\n    from functory import emit_many\n    emit_many([{'type': 'x'}])\n",
+    )
+    assert len(graph(world).edges["c"]) >= 6, "so may the types of many events"
+    world.functions.update(
         "calls",
         source="def calls(event):\n    from functory import call, emit\n    call('emits')\n    emit('a')\n",
     )

@@ -190,6 +190,76 @@ def test_emit_state_secret_log_and_functions_reach_the_host(runner):
     ]
 
 
+def test_many_events_are_one_request_and_count_as_many(runner):
+    source = """
+        from functory import emit_many, Refused
+        def f():
+            ids = emit_many({"type": "row.seen", "data": {"n": n}, "subject": f"row/{n}"} for n in range(3))
+            ids += emit_many([{"type": "row.gone"}]) + emit_many([])
+            try:
+                emit_many([{"type": "row.seen"}, {"type": "row.seen"}])
+            except Refused as error:
+                return [ids, str(error)]
+        """
+    host = FakeHost()
+    outcome = runner.run(job(source, limits=Limits(calls=6)), host)
+    assert outcome.status == "succeeded", outcome.error
+    ids, refused = outcome.result
+    assert ids == ["event-1", "event-2", "event-3", "event-4"]
+    assert "has made its 6 requests" in refused
+    assert host.asked == [
+        *(("emit", "row.seen", {"n": n}, f"row/{n}") for n in range(3)),
+        ("emit", "row.gone", None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ("[{'type': 'x'}] * 4", "more than 3 requests"),
+        ("[{'type': 'x', 'data': [b'bytes']}]", "is not JSON"),
+        ("[{'type': 'x', 'data': float('nan')}]", "not finite"),
+        ("[{'type': 'x', 'dedup_key': 'mine'}]", "not a frame"),
+        ("[{'type': 'x', 'subject': 'x' * 3000}]", "not a frame"),
+        ("[]", None),
+    ],
+)
+def test_the_worker_checks_many_events_itself(runner, events, words):
+    source = f"""
+        import msgspec, struct, os
+        def f():
+            events = {events}
+            frame = msgspec.msgpack.encode({{"t": "emit_many", "id": 1, "events": events}})
+            os.write(3, struct.pack("<I", len(frame)) + frame)
+            import time
+            time.sleep(30 if events else 0)
+        """
+    host = FakeHost()
+    outcome = runner.run(job(source, limits=Limits(calls=3)), host)
+    assert host.asked == []
+    if words is None:
+        assert outcome.status == "succeeded"
+    else:
+        assert outcome.status == "protocol_error" and words in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ("[{'data': 1}]", "event 1 is no event"),
+        ("[{'type': 'a.b'}, 'a.b']", "event 2 is no event"),
+        ("[{'type': 'a.b', 'dedup_key': 'k'}]", "event 1 has a field 'dedup_key'"),
+        ("[{'type': 'a.b'}] * 1001", "at most 1,000"),
+    ],
+)
+def test_what_is_no_batch_of_events_is_an_error_at_the_call(runner, events, words):
+    host = FakeHost()
+    source = f"from functory import emit_many\ndef f():\n    return emit_many({events})"
+    outcome = runner.run(job(source, limits=Limits(calls=5000)), host)
+    assert outcome.error["type"] == "functory.Invalid" and words in outcome.error["message"]
+    assert host.asked == []
+
+
 def test_a_secret_that_is_not_declared_is_refused_before_the_host_is_asked(runner):
     outcome = runner.run(job("from functory import secret\ndef f():\n    return secret('OTHER')"), FakeHost())
     assert outcome.error["message"].startswith("secret 'OTHER' is not declared")
