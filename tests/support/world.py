@@ -25,6 +25,7 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations, row_copy, schema
 from functory.engine.database.clock import Clock, ManualClock
 from functory.engine.database.connection import Database
+from functory.engine.database.postgres_pipeline import PipelinedConnection
 from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
@@ -261,17 +262,18 @@ class World:
             sent.append(f"COPY {table.name}")
             copy_rows(_connection, table, _rows)
 
-        def insert(_connection: Any, table: sa.Table, _rows: Any) -> None:
-            sent.append(f"INSERT INTO {table.name}")
-            insert_later(_connection, table, _rows)
+        def later(connection: Any, statement: Any, parameters: Any = None) -> Any:
+            if not statement.startswith(("BEGIN", "SAVEPOINT")):
+                sent.append(statement)
+            return send_later(connection, statement, parameters)
 
-        copy_rows, insert_later = row_copy.copy_rows, row_copy.insert_later
+        copy_rows, send_later = row_copy.copy_rows, PipelinedConnection.later
         sa.event.listen(self.database.engine, "before_cursor_execute", note)
-        row_copy.copy_rows, row_copy.insert_later = copy, insert
+        row_copy.copy_rows, PipelinedConnection.later = copy, later
         try:
             yield sent
         finally:
-            row_copy.copy_rows, row_copy.insert_later = copy_rows, insert_later
+            row_copy.copy_rows, PipelinedConnection.later = copy_rows, send_later
             sa.event.remove(self.database.engine, "before_cursor_execute", note)
 
     def close(self) -> None:

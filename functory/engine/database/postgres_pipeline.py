@@ -150,17 +150,29 @@ class PipelinedConnection(psycopg.Connection[Any]):
 
 
 class _OnePiece(psycopg.Pipeline):
-    """A pipeline whose last message is its Sync.
+    """A pipeline that is sent as a whole, with its Sync as the last message.
+
+    The driver's own pipeline sends each statement by itself, as soon as the connection takes it: three system calls for
+    each, and the server wakes up for each.
 
     The driver's own adds a Flush, which is not needed after a Sync. PostgreSQL takes any message as the end of the
     session's idle time, and starts to measure that again only after a Sync: so a Flush behind it would switch
     ``idle_in_transaction_session_timeout`` off (``PostgresMain`` in postgres.c).
     """
 
+    def _communicate_gen(self) -> Generator[Any, Any, None]:
+        yield from ()
+
     def _exit_gen(self) -> Generator[Any, Any, None]:
         try:
             self._enqueue_sync()
-            yield from self._communicate_gen()
+            # libpq collects them, and sends early only what is longer than its buffer.
+            *first, sync = self.command_queue
+            self.command_queue.clear()
+            for command in first:
+                command()
+            self.command_queue.append(sync)
+            yield from super()._communicate_gen()
         finally:
             yield from self._fetch_gen(flush=False)
 

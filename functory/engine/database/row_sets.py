@@ -35,6 +35,17 @@ def parameters(dialect: Dialect, table: sa.Table, rows: Sequence[Mapping[str, An
 
 
 @functools.cache
+def insert_text(dialect: Dialect, table: sa.Table, names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Return the statement that inserts rows with these columns, as the driver takes it, and its parameters beside the
+    rows: the defaults of other columns.
+    """
+    given = _given(table, names)
+    rows = sa.select(*(given.c[name] for name in names))
+    compiled = sa.insert(table).from_select(list(names), rows).compile(dialect=dialect)
+    return str(compiled), dict(compiled.params)
+
+
+@functools.cache
 def insert_missing(table: sa.Table, names: tuple[str, ...]) -> Any:
     """Return the statement that inserts rows with these columns unless a unique key has them already."""
     return _insert(table, names).on_conflict_do_nothing()

@@ -63,6 +63,21 @@ class Tx:
         rows = [tuple(row) for row in result] if result.returns_rows else []
         return lambda: rows
 
+    def execute_later(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
+        """Run one statement that has no answer. On PostgreSQL it takes no round trip, as with :meth:`later`."""
+        if self.dialect == "postgresql":
+            text, converters = _compiled_for_driver(self.connection.dialect, statement)
+            driver: Any = self.connection.connection.driver_connection
+            driver.later(
+                text,
+                {
+                    name: values[name] if convert is None else convert(values[name])
+                    for name, convert in converters
+                },
+            )
+        else:
+            self.execute(statement, values)
+
     def at_end(self, call: Callable[[bool], None]) -> None:
         """Call ``call`` after the end of the transaction: with True after its commit, with False when it failed, also
         if the outcome of the commit is not known.
@@ -135,6 +150,18 @@ class Tx:
             write(self.connection, table, rows)
         elif rows:
             sqlite_rows.insert_rows(self.connection, table, rows)
+
+    def insert_later(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert ``rows`` as :meth:`insert` does. On PostgreSQL they are sent with the next statement that has an
+        answer, or with the commit, and so are their errors. For more rows than some hundreds, COPY costs less.
+        """
+        if self.dialect == "postgresql" and len(rows) >= COPY_ROWS:
+            dialect = self.connection.dialect
+            statement, defaults = _row_sets().insert_text(dialect, table, tuple(rows[0]))
+            driver: Any = self.connection.connection.driver_connection
+            driver.later(statement, defaults | _row_sets().parameters(dialect, table, rows))
+        else:
+            self.insert(table, rows)
 
     def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
         """Insert ``row`` unless a unique key has it already. True when it was inserted."""
@@ -238,6 +265,16 @@ def _update(table: sa.Table, names: tuple[str, ...]) -> Any:
 @functools.cache
 def _for_driver(dialect: Dialect, statement: str) -> str:
     return str(sa.text(statement).compile(dialect=dialect))
+
+
+@functools.cache
+def _compiled_for_driver(dialect: Dialect, statement: Any) -> tuple[str, Sequence[tuple[str, Any]]]:
+    """Return a statement as the driver takes it, and how the value of each parameter is converted."""
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), [
+        (name, parameter.type.dialect_impl(dialect).bind_processor(dialect))
+        for name, parameter in compiled.binds.items()
+    ]
 
 
 @functools.cache

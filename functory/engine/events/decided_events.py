@@ -30,6 +30,14 @@ class UnwantedTypes:
     types: frozenset[str]
 
 
+@dataclass(frozen=True)
+class TriggerFacts:
+    """What a transaction has read about the triggers: whether they are halted, and the counter of their changes."""
+
+    halted: bool
+    trigger_changes: int
+
+
 class TriggerKnowledge(Protocol):
     """What a process knows about the triggers. Asking costs nothing: no function waits for the database."""
 
@@ -52,29 +60,38 @@ class EventWriter:
         self._publisher = publisher
         self._knowledge = knowledge
 
-    def append(self, tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
-        """Write new event rows (all with the same keys)."""
+    def append(self, tx: Tx, rows: Sequence[dict[str, Any]], facts: TriggerFacts | None = None) -> None:
+        """Write new event rows (all with the same keys). ``facts`` as in :func:`append`."""
         knowledge = self._knowledge
         unwanted = None if knowledge is None else knowledge.unwanted()
-        if not append(tx, rows, unwanted, self._publisher) and knowledge is not None:
+        if not append(tx, rows, unwanted, self._publisher, facts) and knowledge is not None:
             knowledge.refresh_later()
 
 
-# Built once, because every claim and every result runs it.
-_FACTS = sa.select(
-    sa.exists(sa.select(switch.c.name)),
-    sa.func.coalesce(
-        sa.select(counter.c.value).where(counter.c.name == counters.TRIGGERS).scalar_subquery(), 0
-    ),
+# The facts, as parts of a statement that a claim or a result runs anyway: in SQL, and as columns.
+FACTS_SQL = (
+    f"EXISTS (SELECT 1 FROM {switch.name})",  # noqa: S608
+    f"COALESCE((SELECT value FROM {counter.name} WHERE name = '{counters.TRIGGERS}'), 0)",  # noqa: S608
 )
+FACT_COLUMNS = (
+    sa.literal_column(FACTS_SQL[0], sa.Boolean).label("triggers_halted"),
+    sa.literal_column(FACTS_SQL[1], sa.Integer).label("trigger_changes"),
+)
+# Built once, because results run it.
+_FACTS = sa.select(*FACT_COLUMNS)
 
 
 def append(
-    tx: Tx, rows: Sequence[dict[str, Any]], unwanted: UnwantedTypes | None, publisher: PublishesEvents
+    tx: Tx,
+    rows: Sequence[dict[str, Any]],
+    unwanted: UnwantedTypes | None,
+    publisher: PublishesEvents,
+    facts: TriggerFacts | None = None,
 ) -> bool:
     """Write new pending event rows (all with the same keys), and let ``publisher`` publish all of them.
 
-    Those of ``unwanted`` types become routed. Without ``unwanted``, all of them wait for a router. Returns False when
+    Those of ``unwanted`` types become routed. Without ``unwanted``, all of them wait for a router. ``facts`` are those
+    that this transaction has read, with :data:`FACT_COLUMNS`; without them they are read now. Returns False when
     ``unwanted`` is out of date.
     """
     if not rows:
@@ -82,11 +99,11 @@ def append(
     current = True
     if unwanted is not None:
         # Also when all types are wanted: a trigger that wants them may be deleted.
-        halted, changes = tuple(tx.execute(_FACTS).one())
-        current = changes == unwanted.trigger_changes
-        if current and not halted:
+        facts = facts or TriggerFacts(*tx.execute(_FACTS).one())
+        current = facts.trigger_changes == unwanted.trigger_changes
+        if current and not facts.halted:
             rows = [_routed(tx, row) if row["type"] in unwanted.types else row for row in rows]
-    tx.insert(event, rows)
+    tx.insert_later(event, rows)
     pending = [row["id"] for row in rows if row["state"] == "pending"]
     if pending:
         routing_queue.add(tx, pending, published=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,8 @@ import sqlalchemy as sa
 from functory.engine.database.id_lists import among, one_of
 from functory.engine.database.schema import Instant, attempt, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.events import decided_events
+from functory.engine.events.decided_events import TriggerFacts
 from functory.engine.executions import queue_rows
 from functory.engine.executions.runnable_versions import RunnableVersion
 from functory.engine.functions import grant_approvals
@@ -30,6 +33,7 @@ _COLUMNS = [
     )
 ]  # fmt: skip
 _PLACE = [in_flight.c[name] for name in queue_rows.CLAIMED_COLUMNS]
+_FACTS = [grant_approvals.CHANGE_COUNTER, *decided_events.FACT_COLUMNS]
 _NOW = sa.bindparam("now", type_=Instant)
 # The conditions of a claim. What was sent is due by the dispatcher's clock; the clock of this process may be slightly
 # behind.
@@ -61,7 +65,7 @@ def _claimed(*conditions: Any) -> Any:
             worker_id=sa.bindparam("worker"),
             started_at=sa.func.coalesce(execution.c.started_at, _NOW),
         )
-        .returning(*_COLUMNS, grant_approvals.CHANGE_COUNTER)
+        .returning(*_COLUMNS, *_FACTS)
     )
 
 
@@ -84,14 +88,23 @@ def _claimed_with_places() -> Any:
 _CLAIMED = _claimed(*_CLAIMABLE, sa.or_(execution.c.id.in_(_SENT), execution.c.id.in_(_WAITING)))
 
 
-def take(
-    tx: Tx, ids: Sequence[str], worker_id: str, lease_until: datetime
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]], int | None]:
+@dataclass
+class Taken:
+    """Claimed executions: their rows (with the columns that an attempt needs), and their rows in flight by id.
+
+    ``grant_changes`` is the counter of grant approvals. The facts about triggers are those of the claim.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    places: dict[str, dict[str, Any]] = field(default_factory=dict)
+    grant_changes: int | None = None
+    facts: TriggerFacts | None = None
+
+
+def take(tx: Tx, ids: Sequence[str], worker_id: str, lease_until: datetime) -> Taken:
     """queued → running for those of ``ids`` that are due.
 
-    Returns their rows (with the columns that an attempt needs), their rows in flight by id, and the counter of grant
-    approvals. An execution without a row in flight is to be queued again
-    (:func:`functory.engine.executions.queue_rows.mark_claimed`).
+    An execution that was never sent is put in flight (:func:`functory.engine.executions.queue_rows.mark_claimed`).
     """
     given = {"now": tx.now, "lease": lease_until, "worker": worker_id, "ids": ids}
     if tx.dialect == "postgresql":
@@ -101,36 +114,30 @@ def take(
     names = [column.name for column in _COLUMNS]
     place_names = [column.name for column in _PLACE]
     count = len(names)
-    rows: list[dict[str, Any]] = []
-    places: dict[str, dict[str, Any]] = {}
-    change_counter: int | None = None
+    taken = Taken()
     for values in result:
         row = dict(zip(names, values, strict=False))
-        rows.append(row)
-        change_counter = values[count]
-        place = values[count + 1 :]
+        taken.rows.append(row)
+        if taken.facts is None:
+            taken.grant_changes, *facts = values[count : count + len(_FACTS)]
+            taken.facts = TriggerFacts(*facts)
+        place = values[count + len(_FACTS) :]
         if place and place[0] is not None:
-            places[row["id"]] = dict(zip(place_names, place, strict=True))
-    missing = [row["id"] for row in rows if row["id"] not in places]
+            taken.places[row["id"]] = dict(zip(place_names, place, strict=True))
+    missing = [row["id"] for row in taken.rows if row["id"] not in taken.places]
     if missing:
         # Never sent; or moved between the queue tables while this statement waited for their rows.
-        places |= queue_rows.mark_claimed(tx, missing)
-    return rows, places, change_counter
+        taken.places |= queue_rows.mark_claimed(tx, missing)
+    return taken
 
 
 # One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters.
-_BEGUN = sa.text(
-    """
+_BEGUN = """
     INSERT INTO attempt (execution_id, fence, number, worker_id, isolation, sandbox, started_at, queued_seconds)
-    SELECT given.id, given.fence, given.number, :worker, :isolation, box.value, :now, given.queued
+    SELECT given.id, given.fence, given.number, :worker, :isolation, box.value, CAST(:now AS timestamptz), given.queued
     FROM json_to_recordset(CAST(:rows AS json)) AS given (id uuid, fence int, number int, box text, queued float8)
     JOIN json_each_text(CAST(:boxes AS json)) AS box ON box.key = given.box
     """
-).bindparams(
-    sa.bindparam("rows", type_=sa.Text),
-    sa.bindparam("boxes", type_=sa.Text),
-    sa.bindparam("now", type_=Instant),
-)
 
 
 def add_attempts(
@@ -155,7 +162,7 @@ def add_attempts(
         ]
         boxes = {id_: version.sandbox_text for id_, version in runnable.items()}
         parameters = {"rows": json_codec.dumps(given), "boxes": json_codec.dumps(boxes), "now": tx.now}
-        tx.execute(_BEGUN, parameters | {"worker": worker_id, "isolation": isolation})
+        tx.later(_BEGUN, parameters | {"worker": worker_id, "isolation": isolation})
         return
     tx.insert(
         attempt,

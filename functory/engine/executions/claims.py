@@ -164,20 +164,23 @@ class Claims:
             raise
 
     def _claim(self, tx: Tx, ids: Sequence[str], taken: dict[tuple[str, int], datetime]) -> list[Claim]:
-        rows, places, change_counter = claim_batch.take(tx, ids, self._worker_id, tx.now + self._lease)
-        rows = throttled_claims.keep_with_token(tx, rows, places)
+        claimed = claim_batch.take(tx, ids, self._worker_id, tx.now + self._lease)
+        places = claimed.places
+        rows = throttled_claims.keep_with_token(tx, claimed.rows, places)
         taken.clear()
         if not rows:
             return []
         taken.update({(row["id"], row["fence"]): tx.now for row in rows})
         order = {id_: position for position, id_ in enumerate(ids)}
         rows.sort(key=lambda row: order[row["id"]])
-        runnable = self._runnable.get(tx, change_counter, {row["version_id"] for row in rows})
+        runnable = self._runnable.get(tx, claimed.grant_changes, {row["version_id"] for row in rows})
         _record_versions(tx, rows, runnable)
         queued = [_seconds_since(places[row["id"]]["dispatched_at"], tx.now) for row in rows]
         claim_batch.add_attempts(tx, rows, queued, runnable, self._worker_id, self._isolation)
         self._append_events(
-            tx, [execution_event(tx, row, "execution.started", event_data(row, "running")) for row in rows]
+            tx,
+            [execution_event(tx, row, "execution.started", event_data(row, "running")) for row in rows],
+            claimed.facts,
         )
         return [
             _claim_of(row, runnable[row["version_id"]], seconds)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
+from functory.engine.events.decided_events import TriggerFacts
 
 # The types of the events that workers write: of each claim and of each result.
 WORKER_EVENT_TYPES = frozenset({
@@ -15,8 +16,11 @@ WORKER_EVENT_TYPES = frozenset({
     "execution.dead", "execution.attempt_failed", "output.matched",
 })  # fmt: skip
 
-# Writes new event rows in a transaction.
-AppendEvents = Callable[[Tx, Sequence[dict[str, Any]]], None]
+
+class AppendEvents(Protocol):
+    """Writes new event rows in a transaction, which may have read ``facts`` about the triggers."""
+
+    def __call__(self, tx: Tx, rows: Sequence[dict[str, Any]], facts: TriggerFacts | None = None) -> None: ...
 
 
 def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, attempt, execution, log, span
 from functory.engine.database.transaction import Tx
+from functory.engine.events.decided_events import FACTS_SQL, TriggerFacts
 from functory.engine.executions import queue_rows
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
@@ -47,9 +48,11 @@ def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> 
 
     Writes state, result and end of the attempts, spans, logs and events.
     """
-    own = (
-        _store_on_postgresql(tx, successes) if tx.dialect == "postgresql" else _store_on_sqlite(tx, successes)
-    )
+    facts: TriggerFacts | None = None
+    if tx.dialect == "postgresql":
+        own, facts = _store_on_postgresql(tx, successes)
+    else:
+        own = _store_on_sqlite(tx, successes)
     spans: list[dict[str, Any]] = []
     logs: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
@@ -63,7 +66,7 @@ def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> 
         events += success_events(tx, claim, attempt_result, success.matched)
     tx.insert(span, spans)
     tx.insert(log, logs)
-    append_events(tx, events)
+    append_events(tx, events, facts)
     if own:
         tx.wake("finished")
     return own
@@ -97,7 +100,7 @@ def success_events(
 
 # One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters.
 _SUCCEEDED_ON_POSTGRESQL = sa.text(
-    """
+    f"""
     WITH given AS (
         SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS given (
             position int, id uuid, fence int, result text, warnings text, took float8, waited float8)
@@ -116,12 +119,12 @@ _SUCCEEDED_ON_POSTGRESQL = sa.text(
         -- Not a join, see among() of engine.database.id_lists.
         DELETE FROM in_flight WHERE in_flight.execution_id = ANY(ARRAY(SELECT own.id FROM own))
     )
-    SELECT position FROM own
-    """
+    SELECT position, {", ".join(FACTS_SQL)} FROM own
+    """  # noqa: S608
 ).bindparams(sa.bindparam("rows", type_=sa.Text), sa.bindparam("now", type_=Instant))
 
 
-def _store_on_postgresql(tx: Tx, successes: Sequence[Success]) -> set[int]:
+def _store_on_postgresql(tx: Tx, successes: Sequence[Success]) -> tuple[set[int], TriggerFacts | None]:
     rows = [
         {
             "position": position,
@@ -137,7 +140,12 @@ def _store_on_postgresql(tx: Tx, successes: Sequence[Success]) -> set[int]:
     # Transactions that change several executions lock them in this order, where the plan keeps it.
     rows.sort(key=lambda row: row["id"])
     found = tx.execute(_SUCCEEDED_ON_POSTGRESQL, {"rows": json_codec.dumps(rows), "now": tx.now})
-    return {position for (position,) in found}
+    own: set[int] = set()
+    facts: TriggerFacts | None = None
+    for position, *values in found:
+        own.add(position)
+        facts = facts or TriggerFacts(*values)
+    return own, facts
 
 
 _OWN_ID, _OWN_FENCE = sa.bindparam("own_id", type_=Id), sa.bindparam("own_fence")

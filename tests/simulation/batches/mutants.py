@@ -85,7 +85,7 @@ MUTANTS: Sequence[BatchMutant] = (
                 Edit(
                     "functory.engine.events.decided_events",
                     "append",
-                    "current = changes == unwanted.trigger_changes",
+                    "current = facts.trigger_changes == unwanted.trigger_changes",
                     "current = True",
                 )
             ],
@@ -100,7 +100,7 @@ MUTANTS: Sequence[BatchMutant] = (
                 Edit(
                     "functory.engine.events.decided_events",
                     "append",
-                    "if current and not halted:",
+                    "if current and not facts.halted:",
                     "if current:",
                 )
             ],

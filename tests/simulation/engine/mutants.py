@@ -141,7 +141,7 @@ _FIND_ALL_RUNNING = Edit(
     "if (success.claim.id, success.claim.fence) in running",
     "if success.claim.id in {id_ for id_, _ in running}",
 )
-_STARTED = "    self._append_events(\n        tx, [execution_event("
+_STARTED = "    self._append_events(\n        tx,\n        [execution_event("
 
 MUTANTS: Sequence[Mutant] = (
     Mutant(
@@ -177,7 +177,7 @@ MUTANTS: Sequence[Mutant] = (
     ),
     Mutant(
         "claim unconditional",
-        [Edit("functory.engine.executions.claim_batch", "_CLAIMED", "*_CLAIMABLE", "*_CLAIMABLE[1:]")],
+        [Edit("functory.engine.executions.claim_batch", "_CLAIMED", "*_CLAIMABLE", "*_CLAIMABLE[::2]")],
     ),
     Mutant(
         "no redispatch",
@@ -239,7 +239,7 @@ MUTANTS: Sequence[Mutant] = (
                 "functory.engine.executions.claims",
                 "Claims._claim",
                 _STARTED,
-                "    _later.append(\n        [execution_event(",
+                "    (lambda rows, _: _later.append(rows))(\n        [execution_event(",
             ),
             Edit(
                 "functory.engine.executions.claims",
@@ -450,7 +450,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.events.decided_events",
                 "append",
-                "current = changes == unwanted.trigger_changes",
+                "current = facts.trigger_changes == unwanted.trigger_changes",
                 "current = True",
             )
         ],

@@ -30,8 +30,10 @@ def door(emptied_postgres: str) -> Iterator[Door]:
 
 
 @pytest.fixture
-def database(door: Door) -> Iterator[Database]:
+def database(door: Door, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """A database behind a proxy that counts round trips; its connection is open, and its clock is known."""
+    # Each commit sends its wake-up itself: one that follows later would be a round trip of another test.
+    monkeypatch.setattr(notifications, "NOTIFY_SECONDS", 0.0)
     found = Database(door.url)
     for _ in range(8):
         # A statement that is used often gets prepared, with a round trip of its own the first time.
