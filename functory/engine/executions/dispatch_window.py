@@ -20,6 +20,8 @@ MIN_WINDOW = 64
 # The most that may be on the broker, and how many seconds of work.
 MAX_WINDOW = 2000
 WINDOW_SECONDS = 0.5
+# How many times more than was taken may follow, before it is known how long that lasts.
+GROWTH = 4
 # A full window is filled again when this part of it is free: small pieces would make small batches.
 REFILL_PART = 4
 # Seconds between two measurements of the usual wait.
@@ -42,8 +44,9 @@ class DispatchWindow:
         self._lock = threading.Lock()
         # The last count: when, and how many unclaimed executions were on the broker, with those sent since.
         self._counted: tuple[datetime, int] | None = None
-        # What was taken from there between the counts of the last WINDOW_SECONDS: when, how many.
-        self._taken: deque[tuple[datetime, int]] = deque()
+        # What was taken from there between the counts of the last WINDOW_SECONDS: since when, until when, how many.
+        self._taken: deque[tuple[datetime, datetime, int]] = deque()
+        # What is taken in WINDOW_SECONDS, as far as it is known.
         self._taken_lately = 0
         self.slots = 0
         self.wait_p95 = 0.0
@@ -85,14 +88,21 @@ class DispatchWindow:
                 self._counted = at, unclaimed + count
 
     def _count_taken(self, now: datetime, since: datetime, before: int, unclaimed: int) -> None:
-        taken = max(0, before - unclaimed)
-        seconds = (now - since).total_seconds()
-        if seconds > WINDOW_SECONDS:
-            taken = round(taken * WINDOW_SECONDS / seconds)
-        self._taken.append((now, taken))
-        self._taken_lately += taken
-        while self._taken[0][0] < now - timedelta(seconds=WINDOW_SECONDS):
-            self._taken_lately -= self._taken.popleft()[1]
+        window = timedelta(seconds=WINDOW_SECONDS)
+        if now - since > window:
+            # Nobody knows when in that time they were taken.
+            self._taken.clear()
+            self._taken_lately = 0
+            return
+        self._taken.append((since, now, max(0, before - unclaimed)))
+        while self._taken[0][1] < now - window:
+            self._taken.popleft()
+        taken = sum(count for _, _, count in self._taken)
+        seconds = (now - self._taken[0][0]).total_seconds()
+        # At the beginning of a burst there are only a few counts. They may be of messages that were taken at once and
+        # then run long, so they say only so much about what comes.
+        expected = round(taken * WINDOW_SECONDS / max(seconds, 0.001))
+        self._taken_lately = min(expected, GROWTH * taken)
 
     def should_read_slots(self, now: datetime) -> bool:
         """Return True when it is time to read the slots."""

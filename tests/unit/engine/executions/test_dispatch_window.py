@@ -60,6 +60,24 @@ def test_it_shrinks_when_less_is_taken() -> None:
     assert window.places(later, 0) == 4 * PER_SLOT
 
 
+def test_a_burst_has_large_batches_after_a_few_rounds_and_long_executions_never_have() -> None:
+    sizes = []
+    for taken in (1.0, 0.0):
+        window = DispatchWindow()
+        window.slots = 4
+        window.places(START - timedelta(seconds=60), 0)
+        unclaimed = 0
+        for number in range(6):
+            # The first messages are taken at once in both cases; of long executions nothing more is.
+            unclaimed = 0 if number < 2 else round(unclaimed * (1 - taken))
+            places = window.places(START + timedelta(seconds=0.03 * number), unclaimed)
+            window.note_sent(places)
+            unclaimed += places
+        sizes.append(window.size)
+    assert sizes[0] >= 1000
+    assert sizes[1] <= 4 * 4 * PER_SLOT
+
+
 def test_a_quarter_of_it_is_filled_at_least() -> None:
     window = DispatchWindow()
     window.slots = 4
