@@ -49,12 +49,7 @@ TCP_OPTIONS = {
 }
 
 _SESSION = "SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())"
-# PostgreSQL keeps the plan of a prepared statement. One that was made while a table was small reads the whole table,
-# also when it has grown: a burst on an empty database was a quarter slower. So each execution is planned.
-_SETTINGS = (
-    "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
-    " set_config('plan_cache_mode', 'force_custom_plan', false)"
-)
+_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
 _LOCAL = sa.text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), pid, backend_start"
     " FROM pg_stat_get_activity(pg_backend_pid())"
@@ -201,7 +196,7 @@ def create_engine(url: URL, watch: AnswerWatch, pool_size: int, idle_seconds: fl
         assert session is not None
         if session[0] == connection.info.backend_pid:
             connection.session = session
-            connection.execute(_SETTINGS, [str(round(idle_seconds * 1000))], prepare=False)
+            connection.execute(_IDLE, [str(round(idle_seconds * 1000))], prepare=False)
         else:
             # The pooler's own number: the next transaction may have another session.
             connection.prepare_threshold = None
