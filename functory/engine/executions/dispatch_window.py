@@ -90,7 +90,7 @@ class DispatchWindow:
     def _count_taken(self, now: datetime, since: datetime, before: int, unclaimed: int) -> None:
         window = timedelta(seconds=WINDOW_SECONDS)
         if now - since > window:
-            # Nobody knows when in that time they were taken.
+            # It is not known when in that time they were taken.
             self._taken.clear()
             self._taken_lately = 0
             return
