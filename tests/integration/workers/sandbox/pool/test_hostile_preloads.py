@@ -107,7 +107,12 @@ def run(runner, name, packages, body="return 1", grants=None, **limits):
 def descendants(pid: int) -> list[int]:
     found = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (thread / "children").read_text().split()):
+        try:
+            children = (thread / "children").read_text()
+        except FileNotFoundError:
+            # A thread may end meanwhile; its children are then another one's.
+            continue
+        for child in map(int, children.split()):
             found += [child, *descendants(child)]
     return found
 
