@@ -207,7 +207,7 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
 
     settings = configure(role)
     shutdown = RoleShutdown().install()
-    database = Database.of(settings, pool_size=CONNECTIONS[role])
+    database = Database.of(settings, pool_size=CONNECTIONS[role], by_keys=role == "router")
     loops: list[ServiceLoop] = []
     with contextlib.ExitStack() as stack:
         stack.callback(database.close)

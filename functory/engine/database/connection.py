@@ -67,6 +67,7 @@ class Database:
         idle_seconds: float = IDLE_SECONDS,
         direct_url: str | None = None,
         answer_seconds: float = 5.0,
+        by_keys: bool = False,
     ) -> None:
         self._url = make_url(url)
         self.dialect = self._url.get_backend_name()
@@ -81,6 +82,7 @@ class Database:
         self._idle_seconds = idle_seconds
         self._direct_url = make_url(direct_url) if direct_url else None
         self._answer_seconds = answer_seconds
+        self._by_keys = by_keys
         self._engine: Engine | None = None
         self._direct_engine: Engine | None = None
         self._watches: list[AnswerWatch] = []
@@ -100,13 +102,16 @@ class Database:
         _databases.add(self)
 
     @classmethod
-    def of(cls, settings: Settings, *, pool_size: int = 10) -> Database:
-        """Return the database that the settings name."""
+    def of(cls, settings: Settings, *, pool_size: int = 10, by_keys: bool = False) -> Database:
+        """Return the database that the settings name. ``by_keys``: the statements of this process find their rows by
+        keys, so PostgreSQL may keep their plans.
+        """
         return cls(
             settings.database,
             pool_size=pool_size,
             direct_url=settings.direct_database,
             answer_seconds=settings.database_answer_seconds,
+            by_keys=by_keys,
         )
 
     def __repr__(self) -> str:
@@ -360,7 +365,7 @@ class Database:
             self._watches.append(watch)
             if url is self._url:
                 self._pooled = lambda: watch.pooled
-            return postgres.create_engine(url, watch, pool_size, self._idle_seconds)
+            return postgres.create_engine(url, watch, pool_size, self._idle_seconds, by_keys=self._by_keys)
         return sqlite_connections.create_engine(self._url, self._file, self._pool_size)
 
 

@@ -30,8 +30,8 @@ _NOTIFY = "SELECT pg_notify(%s, %s)"
 _IDLE = pq.TransactionStatus.IDLE
 # A statement whose text parameter is longer is one about many rows. PostgreSQL keeps the plan of a prepared statement,
 # and one that was made while a table was small reads the whole table, also when it has grown: a burst on an empty
-# database was a quarter slower. So such a statement is planned each time. For a single row the plan would take longer
-# than the statement.
+# database was a quarter slower. So such a statement is planned each time, unless the session only makes plans that use
+# indexes. For a single row the plan would take longer than the statement.
 MANY_ROWS_CHARACTERS = 2000
 
 
@@ -39,7 +39,8 @@ class PipelinedConnection(psycopg.Connection[Any]):
     """A connection that keeps back what needs no answer. It must be opened with ``autocommit=True``.
 
     ``unsent`` are the statements that are kept back, each with its parameters and the cursor for its answer.
-    ``notification`` is the payload of the NOTIFY that follows the next commit; empty for none.
+    ``notification`` is the payload of the NOTIFY that follows the next commit; empty for none. ``keeps_plans``: also those
+    of statements about many rows.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -47,6 +48,7 @@ class PipelinedConnection(psycopg.Connection[Any]):
         self.cursor_factory = PipelinedCursor
         self.unsent: list[tuple[Any, Any, psycopg.Cursor[Any]]] = []
         self.notification = ""
+        self.keeps_plans = False
         # When the server last answered, in monotonic seconds.
         self.answered_at = time.monotonic()
         self._without_transactions = False
@@ -126,7 +128,14 @@ class PipelinedConnection(psycopg.Connection[Any]):
         """Send what is kept back. The answers are read by the caller's pipeline."""
         unsent, self.unsent = self.unsent, []
         for statement, parameters, cursor in unsent:
-            cursor.execute(statement, parameters, prepare=_prepare(parameters))
+            cursor.execute(statement, parameters, prepare=self.may_prepare(parameters))
+
+    def may_prepare(self, parameters: Any) -> bool | None:
+        """Return False for a statement that is planned each time, else None: the driver prepares what comes often."""
+        if self.keeps_plans:
+            return None
+        values = parameters.values() if isinstance(parameters, dict) else parameters or ()
+        return False if any(type(v) is str and len(v) > MANY_ROWS_CHARACTERS for v in values) else None
 
     def has_input(self) -> bool:
         """Return True when the server has sent something by itself, such as the end of the session."""
@@ -182,22 +191,13 @@ class _OnePiece(psycopg.Pipeline):
             yield from self._fetch_gen(flush=False)
 
 
-def _prepare(parameters: Any) -> bool | None:
-    """Return False for a statement about many rows, else None: the driver prepares what comes often."""
-    values = parameters.values() if isinstance(parameters, dict) else parameters or ()
-    for value in values:
-        if type(value) is str and len(value) > MANY_ROWS_CHARACTERS:
-            return False
-    return None
-
-
 class PipelinedCursor(psycopg.Cursor[Any]):
     """A cursor that sends what its connection keeps back along with its own statement."""
 
     def execute(self, query: Any, params: Any = None, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run one statement (as the driver's own method)."""
         connection: Any = self.connection
-        named.setdefault("prepare", _prepare(params))
+        named.setdefault("prepare", connection.may_prepare(params))
         if not connection.unsent:
             return super().execute(query, params, **named)
         with connection.one_piece():

@@ -98,7 +98,9 @@ def success_events(
     return events
 
 
-# One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters.
+# One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters. Rows are found by their keys
+# before they are joined (see among() of engine.database.id_lists): PostgreSQL believes that the text has a hundred rows,
+# and would read a small table whole to join them.
 _SUCCEEDED_ON_POSTGRESQL = sa.text(
     f"""
     WITH given AS (
@@ -108,15 +110,16 @@ _SUCCEEDED_ON_POSTGRESQL = sa.text(
         UPDATE execution SET state = 'succeeded', lease_until = NULL, error = NULL, warnings = given.warnings,
             finished_at = :now, result = given.result, result_kind = 'json'
         FROM given
-        WHERE execution.id = given.id AND execution.fence = given.fence AND execution.state = 'running'
+        WHERE execution.id = ANY(ARRAY(SELECT given.id FROM given))
+            AND execution.id = given.id AND execution.fence = given.fence AND execution.state = 'running'
         RETURNING given.*
     ), ended AS (
         UPDATE attempt SET ended_at = :now, outcome = 'succeeded', error = NULL, duration_seconds = own.took,
             waited_seconds = own.waited
         FROM own
-        WHERE attempt.execution_id = own.id AND attempt.fence = own.fence
+        WHERE attempt.execution_id = ANY(ARRAY(SELECT own.id FROM own))
+            AND attempt.execution_id = own.id AND attempt.fence = own.fence
     ), landed AS (
-        -- Not a join, see among() of engine.database.id_lists.
         DELETE FROM in_flight WHERE in_flight.execution_id = ANY(ARRAY(SELECT own.id FROM own))
     )
     SELECT position, {", ".join(FACTS_SQL)} FROM own

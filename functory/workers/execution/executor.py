@@ -143,7 +143,7 @@ class Executor:
         environment hold keys, and without namespaces functions run as the same user.
         """
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "keep the worker's memory private")
-        database = Database.of(settings, pool_size=connections(settings.worker_slots))
+        database = Database.of(settings, pool_size=connections(settings.worker_slots), by_keys=True)
         database.listen_for_wakeups()
         return cls(
             database,
