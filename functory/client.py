@@ -52,12 +52,17 @@ if TYPE_CHECKING:
     from functory.trigger_history import TriggerHistory
     from functory.trigger_saves import TriggerSaves
     from functory.triggers.analysis import backtest, cycles
+    from functory.workers.client_sender import ClientSender
     from functory.workers.environments import Environments
     from functory.workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# From this start on, a client of a deployment sends its executions itself. A command that starts one has ended before a
+# connection to the broker would be open.
+STARTS_BEFORE_SENDING = 3
 
 
 class Functory:
@@ -86,6 +91,9 @@ class Functory:
         self.state = State(self.database)
         self.lineage = Lineage(self.database)
         self._embedded: Any = None
+        self._starts = 0
+        self._sender: ClientSender | None = None
+        self._inherited: ClientSender | None = None
         self._schema = SchemaCheck(self.database)
         self._lock = threading.Lock()
         self.created = False
@@ -186,6 +194,24 @@ class Functory:
             yield
         self.start()
 
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """As :meth:`_writing`, for executions: a client that starts several sends them itself."""
+        self._starts += 1
+        if self._starts > STARTS_BEFORE_SENDING and self.settings.publishes:
+            self._open_sender()
+        with self._writing():
+            yield
+
+    def _open_sender(self) -> None:
+        with self._lock:
+            if self._sender is None or self._sender.pid != os.getpid():
+                from functory.workers.client_sender import ClientSender
+
+                # A forked child must not close the connection of its parent, so that sender is kept.
+                self._inherited = self._sender
+                self._sender = self.executions.direct = ClientSender(self.database, self.settings)
+
     @property
     def health(self) -> dict[str, bool]:
         """Health of each background service by name; empty for a client."""
@@ -195,6 +221,9 @@ class Functory:
         """Stop the roles and close the database. Running executions are released; nothing is lost."""
         with self._lock:
             embedded, self._embedded = self._embedded, None
+            sender, self._sender, self.executions.direct = self._sender, None, None
+        if sender is not None and sender.pid == os.getpid():
+            sender.close()
         if embedded is not None:
             embedded.stop()
         if "runner" in self.__dict__:
@@ -308,7 +337,7 @@ class Functory:
         """Start a function (``name`` or ``name@3``). Raises as :meth:`Executions.start`."""
         name, version = dependencies.parse_reference(function)
         before = self.executions.before_start()
-        with self._writing():
+        with self._starting():
             row = self.executions.start(
                 name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
             )
@@ -322,8 +351,16 @@ class Functory:
         ``delay`` is in seconds. Raises as :func:`functory.engine.executions.start_many.start_many`.
         """
         name, version = dependencies.parse_reference(function)
-        with self._writing():
-            ids = start_many(self.database, self.settings, name, inputs, version=version, delay=delay)
+        with self._starting():
+            ids = start_many(
+                self.database,
+                self.settings,
+                name,
+                inputs,
+                version=version,
+                delay=delay,
+                direct=self.executions.direct,
+            )
         return [Handle(self, id_) for id_ in ids]
 
     def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -341,7 +378,7 @@ class Functory:
         """Run a function with an input object; returns the finished execution's row, whatever its state."""
         name, version = dependencies.parse_reference(function)
         before = self.executions.before_start()
-        with self._writing():
+        with self._starting():
             row = self.executions.start(
                 name, input_, version=version, cause="manual", idempotency_key=idempotency_key
             )

@@ -1,6 +1,7 @@
 """The task sender: sends executions to the workers, as Celery messages that carry only ids.
 
-The dispatcher and the router send with one each. All other code that creates an execution only writes its rows.
+The dispatcher, the router and long-lived clients send with one each. All other code that creates an execution only
+writes its rows.
 """
 
 from __future__ import annotations

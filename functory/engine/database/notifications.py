@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from functory.engine.database.transaction import Tx
-from functory.engine.database.wakeups import CHANNEL, TOPICS
+from functory.engine.database.wakeups import CHANNEL, TOPICS, channel
 
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
@@ -67,7 +69,7 @@ class Notifier:
                 return
             self._sent_at.update(dict.fromkeys(tx.topics, now))
         driver: Any = tx.connection.connection.driver_connection
-        driver.notification = encode(self.sender, tx.topics)
+        driver.notification = self.sender, ",".join(sorted(tx.topics))
         tx.notified = True
 
     def after_commit(self, tx: Tx) -> None:
@@ -110,7 +112,9 @@ class Notifier:
                     connection = self._database.engine.connect().execution_options(
                         isolation_level="AUTOCOMMIT"
                     )
-                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, encode(self.sender, topics))))
+                connection.execute(
+                    sa.select(*(sa.func.pg_notify(channel(topic), self.sender) for topic in sorted(topics)))
+                )
             except SQLAlchemyError:
                 # A lost wake-up costs one poll interval; the next one takes a new connection.
                 if connection is not None:
@@ -121,29 +125,39 @@ class Notifier:
             connection.close()
 
 
-def encode(sender: str, topics: Iterable[str]) -> str:
-    """Return the payload of a NOTIFY."""
-    return f"{sender}:{','.join(sorted(topics))}"
+def topics_of(to: str, payload: str, own: str) -> list[str]:
+    """Return the topics of a NOTIFY to the channel ``to``; none for one of the sender ``own``.
 
-
-def decode(payload: str, own: str) -> list[str]:
-    """Return the topics of a NOTIFY; none for one of the sender ``own``. Triggers of captured tables name no sender."""
-    sender, _, topics = payload.rpartition(":")
-    return [] if sender == own else [topic for topic in topics.split(",") if topic]
+    The payload of a topic's channel is the sender. That of the channel of all topics are the topics, without a sender:
+    triggers of captured tables use it.
+    """
+    if to == CHANNEL:
+        return payload.split(",")
+    return [] if payload == own else [to.removeprefix(f"{CHANNEL}_")]
 
 
 class WakeupListener(threading.Thread):
-    """Receives wake-ups of other processes: ``LISTEN`` on PostgreSQL, ``data_version`` of the file on SQLite."""
+    """Receives wake-ups of other processes: ``LISTEN`` on PostgreSQL, ``data_version`` of the file on SQLite.
+
+    On PostgreSQL only those of the topics that this process waits for: to be woken costs more than most statements.
+    """
 
     def __init__(self, database: Database, sender: str) -> None:
         super().__init__(name="functory-wakeup", daemon=True)
         self._database = database
         self._sender = sender
         self._ended = threading.Event()
+        # Written to when there is a new topic to listen for.
+        self._changed = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Not by stop(): another thread may be about to write.
+        weakref.finalize(self, os.close, self._changed)
+        database.wakeup.on_wanted = lambda: os.eventfd_write(self._changed, 1)
 
     def stop(self) -> None:
         self._ended.set()
+        os.eventfd_write(self._changed, 1)
         self.join(timeout=5)
+        self._database.wakeup.on_wanted = lambda: None
 
     def run(self) -> None:
         while not self._ended.is_set():
@@ -170,24 +184,32 @@ class WakeupListener(threading.Thread):
     def _listen(self, connection: Connection) -> None:
         raw: Any = connection.connection.driver_connection
         raw.autocommit = True
+        wakeup = self._database.wakeup
+        heard: set[str] = set()
         try:
             raw.execute(f"LISTEN {CHANNEL}")
-            # What came before it is unknown.
-            self._database.wakeup.signal(TOPICS)
-            self._database.wakeup.poll_multiplier = POSTGRES_POLL_MULTIPLIER
             # Not select(): it refuses file descriptors from 1024 on.
             readable = select.poll()
             readable.register(raw.fileno(), select.POLLIN)
+            readable.register(self._changed, select.POLLIN)
             quiet_since = time.monotonic()
             while not self._ended.is_set():
-                if not readable.poll(500):
+                if new := wakeup.wanted - heard:
+                    raw.execute(";".join(f"LISTEN {channel(topic)}" for topic in sorted(new)))
+                    heard |= new
+                    wakeup.poll_multiplier = POSTGRES_POLL_MULTIPLIER
+                    # What came before it is unknown.
+                    wakeup.signal(new)
+                if not (ready := readable.poll(500)):
                     if time.monotonic() - quiet_since <= QUIET_SECONDS:
                         continue
                     # Nothing comes on a connection that is lost without a sign, either. What came before the answer is
                     # read below.
                     raw.execute("SELECT 1")
+                if any(fd == self._changed for fd, _ in ready):
+                    os.eventfd_read(self._changed)
                 for note in raw.notifies(timeout=0):
-                    self._database.wakeup.signal(decode(note.payload, self._sender))
+                    wakeup.signal(topics_of(note.channel, note.payload, self._sender))
                 quiet_since = time.monotonic()
         finally:
             # A listening connection must not go back into the pool.

@@ -66,15 +66,13 @@ class Tx:
     def execute_later(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
         """Run one statement that has no answer. On PostgreSQL it takes no round trip, as with :meth:`later`."""
         if self.dialect == "postgresql":
-            text, converters = _compiled_for_driver(self.connection.dialect, statement)
+            text, converters, constants = _compiled_for_driver(self.connection.dialect, statement)
             driver: Any = self.connection.connection.driver_connection
-            driver.later(
-                text,
-                {
-                    name: values[name] if convert is None else convert(values[name])
-                    for name, convert in converters
-                },
-            )
+            given = {
+                name: values[name] if convert is None else convert(values[name])
+                for name, convert in converters
+            }
+            driver.later(text, given | constants)
         else:
             self.execute(statement, values)
 
@@ -268,13 +266,23 @@ def _for_driver(dialect: Dialect, statement: str) -> str:
 
 
 @functools.cache
-def _compiled_for_driver(dialect: Dialect, statement: Any) -> tuple[str, Sequence[tuple[str, Any]]]:
-    """Return a statement as the driver takes it, and how the value of each parameter is converted."""
+def _compiled_for_driver(
+    dialect: Dialect, statement: Any
+) -> tuple[str, Sequence[tuple[str, Any]], dict[str, Any]]:
+    """Return a statement as the driver takes it, how the value of each parameter is converted, and the values that the
+    statement itself has.
+    """
     compiled = statement.compile(dialect=dialect)
-    return str(compiled), [
-        (name, parameter.type.dialect_impl(dialect).bind_processor(dialect))
+    converters = {
+        name: parameter.type.dialect_impl(dialect).bind_processor(dialect)
         for name, parameter in compiled.binds.items()
-    ]
+    }
+    own = {name: parameter.value for name, parameter in compiled.binds.items() if not parameter.required}
+    constants = {
+        name: value if (convert := converters.pop(name)) is None else convert(value)
+        for name, value in own.items()
+    }
+    return str(compiled), [*converters.items()], constants
 
 
 @functools.cache

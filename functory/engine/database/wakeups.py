@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-# PostgreSQL's channel of all wake-ups.
+# PostgreSQL: the beginning of the names of the channels, and the channel of wake-ups that name their topics.
 CHANNEL = "functory_wakeup"
 TOPICS = ("events", "executions", "finished", "flow", "outbox", "sagas", "sources")
+
+
+def channel(topic: str) -> str:
+    """Return PostgreSQL's channel of a topic: a process is not woken for what it does not wait for."""
+    return f"{CHANNEL}_{topic}"
 
 
 class Wakeup:
@@ -25,6 +30,9 @@ class Wakeup:
         # The waiting threads by topic: a signal wakes no thread that waits for something else.
         self._waiting: dict[str, list[threading.Condition]] = {topic: [] for topic in TOPICS}
         self._generation: dict[str, int] = dict.fromkeys(TOPICS, 0)
+        # The topics that this process has asked for, and what is called when there is a new one.
+        self.wanted: set[str] = set()
+        self.on_wanted: Callable[[], None] = lambda: None
         # Factor of the poll interval of roles; above 1 only while wake-ups of other processes arrive
         # (``functory.engine.database.notifications``).
         self.poll_multiplier = 1.0
@@ -42,23 +50,29 @@ class Wakeup:
 
     def generation(self, *topics: str) -> int:
         """Return the number of the topics now. Read it *before* looking for work and pass it to :meth:`wait`."""
-        return sum(self._generation[topic] for topic in topics)
+        if not self.wanted.issuperset(topics):
+            self.wanted.update(topics)
+            self.on_wanted()
+        return self._sum(topics)
 
     def wait(self, topic: str | Sequence[str], seen: int, timeout: float) -> int:
         """Return as soon as one of the topics is newer than ``seen``, at the latest after ``timeout`` seconds."""
         topics = (topic,) if isinstance(topic, str) else topic
         deadline = time.monotonic() + timeout
         with self._lock:
-            if self.generation(*topics) == seen:
+            if self._sum(topics) == seen:
                 self._wait(topics, seen, deadline)
-            return self.generation(*topics)
+            return self._sum(topics)
+
+    def _sum(self, topics: Sequence[str]) -> int:
+        return sum(self._generation[topic] for topic in topics)
 
     def _wait(self, topics: Sequence[str], seen: int, deadline: float) -> None:
         woken = threading.Condition(self._lock)
         for topic in topics:
             self._waiting[topic].append(woken)
         try:
-            while self.generation(*topics) == seen:
+            while self._sum(topics) == seen:
                 left = deadline - time.monotonic()
                 if left <= 0 or not woken.wait(left):
                     break

@@ -7,6 +7,7 @@ an event changes no index of ``event``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,10 +28,14 @@ _OPEN = routing_queue.c.quarantined.is_(False)
 
 @dataclass(frozen=True)
 class Taken:
-    """Locked pending events, in order. ``unpublished`` are those that the outbox never had."""
+    """Locked pending events, in order. ``unpublished`` are those that the outbox never had.
+
+    ``beside`` are the values of further columns; empty without events.
+    """
 
     events: Sequence[Mapping[str, Any]] = ()
     unpublished: Sequence[Mapping[str, Any]] = ()
+    beside: Sequence[Any] = ()
 
 
 def add(tx: Tx, ids: Sequence[str], *, published: bool = False) -> None:
@@ -56,29 +61,51 @@ def _pending(*what: Any) -> Any:
     return waiting.with_for_update(of=routing_queue, skip_locked=True)
 
 
-def _pending_events() -> Any:
-    return _pending(event, routing_queue.c.published).join(event, event.c.id == routing_queue.c.event_id)
+def _pending_events(beside: Sequence[Any]) -> Any:
+    found = _pending(event, routing_queue.c.published, *beside)
+    return found.join(event, event.c.id == routing_queue.c.event_id)
+
+
+_LIMIT = sa.bindparam("limit", type_=sa.Integer)
 
 
 # Built once, because every router runs them in every round.
-_LIMIT = sa.bindparam("limit", type_=sa.Integer)
+@functools.cache
+def _take(beside: Sequence[Any]) -> Any:
+    return _pending_events(beside).limit(_LIMIT)
 
-_TAKE = _pending_events().limit(_LIMIT)
+
+@functools.cache
+def _take_one(beside: Sequence[Any]) -> Any:
+    return _pending_events(beside).where(routing_queue.c.event_id == sa.bindparam("id", type_=Id))
+
 
 _IDS = _pending(routing_queue.c.event_id).limit(_LIMIT)
 
-_ONE = _pending_events().where(routing_queue.c.event_id == sa.bindparam("id", type_=Id))
+_EVENT_COLUMNS = tuple(event.c.keys())
 
 
 def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> Taken:
-    rows = tx.rows(statement, {"now": tx.now, **values})
-    unpublished = [row for row in rows if not row.pop("published")]
-    return Taken(rows, unpublished)
+    count = len(_EVENT_COLUMNS)
+    events: list[dict[str, Any]] = []
+    unpublished: list[dict[str, Any]] = []
+    beside: Sequence[Any] = ()
+    for found in tx.execute(statement, {"now": tx.now, **values}):
+        row = dict(zip(_EVENT_COLUMNS, found, strict=False))
+        events.append(row)
+        if not found[count]:
+            unpublished.append(row)
+        beside = found[count + 1 :]
+    return Taken(events, unpublished, beside)
 
 
-def take_pending(tx: Tx, limit: int) -> Taken:
-    """Lock up to ``limit`` pending events, in order."""
-    return _lock_pending(tx, _TAKE, {"limit": limit})
+def take_pending(tx: Tx, limit: int, beside: tuple[Any, ...] = ()) -> Taken:
+    """Lock up to ``limit`` pending events, in order.
+
+    ``beside`` are further columns, with the same value in each row: the statement reads them at the moment at which it
+    reads the events. They may have the parameter ``now``.
+    """
+    return _lock_pending(tx, _take(beside), {"limit": limit})
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
@@ -86,9 +113,9 @@ def pending_ids(tx: Tx, limit: int) -> list[str]:
     return [str(id_) for (id_,) in tx.execute(_IDS, {"now": tx.now, "limit": limit})]
 
 
-def take_one(tx: Tx, id_: str) -> Taken:
-    """Lock one event if it is still pending. Returns it, or nothing."""
-    return _lock_pending(tx, _ONE, {"id": id_})
+def take_one(tx: Tx, id_: str, beside: tuple[Any, ...] = ()) -> Taken:
+    """Lock one event if it is still pending. Returns it, or nothing. ``beside`` as in :func:`take_pending`."""
+    return _lock_pending(tx, _take_one(beside), {"id": id_})
 
 
 _FIRST = (
@@ -176,7 +203,7 @@ def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
     """pending → routed: final, in the transaction of the events' firings."""
     given = {"ids": list(ids), "now": tx.now}
     if tx.dialect == "postgresql":
-        tx.execute(_DONE_AND_ROUTED, given)
+        tx.execute_later(_DONE_AND_ROUTED, given)
     else:
         tx.execute(_DONE, given)
         tx.execute(_ROUTED, given)

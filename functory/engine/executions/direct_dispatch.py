@@ -55,6 +55,14 @@ SELECT (SELECT count(*) FROM in_flight WHERE NOT in_flight.claimed),
        EXISTS (SELECT FROM backlog WHERE NOT backlog.waiting_for_slot AND backlog.run_at <= :now)"""
 
 
+class OpensRoom(Protocol):
+    """Sends new executions after their commit."""
+
+    def room(self, tx: Tx) -> Room | None:
+        """Ask for the room of a transaction, before its executions are written. None while nothing is sent so."""
+        ...
+
+
 class SendsTasks(Protocol):
     """Sends messages to workers. One thread uses it."""
 
@@ -131,14 +139,7 @@ class DirectDispatch:
         """
         if self._pause and self._monotonic() - self._failed_at < self._pause:
             return None
-        read = _ask(tx)
-
-        def places() -> int:
-            unclaimed, waiting = read()
-            free = self._window.places(tx.now, unclaimed)
-            return 0 if waiting else free
-
-        return Room(tx, places, self._note_committed)
+        return open_room(tx, self._window, self._note_committed)
 
     def send_committed(self) -> int:
         """Send what was committed since the last call. Returns the number sent. Call it outside of transactions.
@@ -172,6 +173,18 @@ class DirectDispatch:
     def _note_committed(self, ids: Sequence[str]) -> None:
         self._window.note_sent(len(ids))
         self._committed += ids
+
+
+def open_room(tx: Tx, window: DispatchWindow, on_commit: Callable[[Sequence[str]], None]) -> Room:
+    """Ask for the room of a transaction. ``on_commit`` gets what it has written as sent, after its commit."""
+    read = _ask(tx)
+
+    def places() -> int:
+        unclaimed, waiting = read()
+        free = window.places(tx.now, unclaimed)
+        return 0 if waiting else free
+
+    return Room(tx, places, on_commit)
 
 
 def _ask(tx: Tx) -> Callable[[], tuple[int, bool]]:

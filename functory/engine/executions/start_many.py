@@ -10,6 +10,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
 from functory.engine.executions import start
+from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.functions import versions
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
@@ -31,10 +32,12 @@ def start_many(
     cause: str = "api",
     delay: float = 0.0,
     priority: int | None = None,
+    direct: OpensRoom | None = None,
 ) -> list[str]:
     """Queue one execution for each of ``inputs``. Returns their ids, in order.
 
     An input is an object, or makes it from the version row (to bind positional arguments). ``delay`` is in seconds.
+    With ``direct`` they are sent at once if there is room for all of them.
     Raises :class:`NotFound`, :class:`Conflict` (disabled), and :class:`Invalid` with the number of the first wrong
     input, counted from 1.
     """
@@ -47,6 +50,7 @@ def start_many(
         wanted.append(one)
 
     def work(tx: Tx) -> list[str]:
+        room = direct.room(tx) if direct is not None else None
         found = versions.load(tx, function, version)
         if found is None:
             raise start.missing_version_error(tx, function, version)
@@ -65,8 +69,10 @@ def start_many(
             )
             for input_ in _check_all(found, wanted, settings.max_event_bytes)
         ]
-        start.write(tx, rows)
-        tx.wake("executions")
+        sent = room is not None and room.take(rows)
+        start.write(tx, rows, sent=sent)
+        if not sent:
+            tx.wake("executions")
         return [row["id"] for row in rows]
 
     return database.group_commit(work) if wanted else []

@@ -32,6 +32,7 @@ from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
 from functory.engine.executions import cancellation, open_executions, queue_rows, resolutions, start
 from functory.engine.executions.cancellation import OPEN
+from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import versions
 from functory.engine.serialization import json_codec, json_schema
@@ -59,6 +60,8 @@ class Executions:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        # Sends what this process starts. Without it new executions wait for the dispatcher.
+        self.direct: OpensRoom | None = None
 
     def new_id(self) -> str:
         """Return a new id, for :meth:`start`."""
@@ -93,7 +96,10 @@ class Executions:
 
         find_by_id = maybe_committed
 
+        direct = None if dispatched or parent else self.direct
+
         def work(tx: Tx) -> dict[str, Any]:
+            room = direct.room(tx) if direct is not None else None
             causation.check_fence(tx, parent)
             step = start.find_step(tx, parent, step_key)
             known = start.find_by_key(tx, idempotency_key, function)
@@ -139,8 +145,10 @@ class Executions:
             ):
                 # Another transaction inserted the same key after our read.
                 raise Conflict(_RACED)
-            (queue_rows.add_sent if dispatched else queue_rows.add)(tx, [new])
-            tx.wake("executions")
+            sent = dispatched or (room is not None and room.take([new]))
+            (queue_rows.add_sent if sent else queue_rows.add)(tx, [new])
+            if dispatched or not sent:
+                tx.wake("executions")
             return new
 
         event_store.check_key(idempotency_key, "idempotency_key")

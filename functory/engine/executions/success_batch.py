@@ -98,9 +98,9 @@ def success_events(
     return events
 
 
-# One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters. Rows are found by their keys
-# before they are joined (see among() of engine.database.id_lists): PostgreSQL believes that the text has a hundred rows,
-# and would read a small table whole to join them.
+# One JSON text for all rows: psycopg takes ten times as long to write arrays of parameters. Rows are found by their
+# keys before they are joined (see among() of engine.database.id_lists): PostgreSQL believes that the text has a hundred
+# rows, and would read a small table whole to join them.
 _SUCCEEDED_ON_POSTGRESQL = sa.text(
     f"""
     WITH given AS (

@@ -1,11 +1,13 @@
-"""What every routing transaction has to know beside its events, read by one statement.
+"""What every routing transaction has to know beside its events: columns of the statement that reads the events.
 
-Read it after the events are locked. A trigger that was saved before an event was written is then never missed.
+So both are of the same moment. A trigger that was saved before an event was written is never missed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -33,20 +35,27 @@ def _value(name: str) -> sa.ColumnElement[int]:
 
 
 _NOW = sa.bindparam("now", type_=Instant)
-# Built once, because every router runs it for every batch.
-_FACTS = sa.select(
-    sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)),
-    _value(counters.TRIGGERS),
-    _value(counters.FUNCTIONS),
+# Columns without a table, with the parameter ``now``.
+COLUMNS = (
+    sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)).label("stopped"),
+    _value(counters.TRIGGERS).label("trigger_changes"),
+    _value(counters.FUNCTIONS).label("function_changes"),
     sa.exists(
         sa.select(breaker.c.trigger_id).where(
             sa.or_(breaker.c.open_until > _NOW, breaker.c.usual_until > _NOW)
         )
-    ),
+    ).label("has_breakers"),
 )
+# Built once, because releases run it for every batch.
+_FACTS = sa.select(*COLUMNS)
 
 
 def read(tx: Tx) -> RoutingFacts:
     """Return the facts as of now. Locks nothing."""
-    stopped, triggers, functions, breakers = tuple(tx.execute(_FACTS, {"now": tx.now}).one())
+    return of(tuple(tx.execute(_FACTS, {"now": tx.now}).one()))
+
+
+def of(values: Sequence[Any]) -> RoutingFacts:
+    """Return the facts of the values of :data:`COLUMNS`."""
+    stopped, triggers, functions, breakers = values
     return RoutingFacts(bool(stopped), int(triggers), int(functions), bool(breakers))

@@ -112,7 +112,7 @@ class Router(Service):
         """
         try:
             with self._database.write() as tx:
-                result = self.route(tx, routing_queue.take_pending(tx, self._settings.batch_size))
+                result = self.route(tx, self._take(tx))
         except Unavailable:
             raise
         except Exception:
@@ -121,10 +121,13 @@ class Router(Service):
         _record_metrics(result)
         return result
 
+    def _take(self, tx: Tx) -> routing_queue.Taken:
+        return routing_queue.take_pending(tx, self._settings.batch_size, routing_facts.COLUMNS)
+
     def route_one(self, id_: str) -> RoutingResult:
         """Route one pending event in a transaction of its own. Does nothing when it is not pending any more."""
         with self._database.write() as tx:
-            result = self.route(tx, routing_queue.take_one(tx, id_))
+            result = self.route(tx, routing_queue.take_one(tx, id_, routing_facts.COLUMNS))
         self._send()
         return result
 
@@ -138,7 +141,7 @@ class Router(Service):
         events = taken.events
         if not events:
             return RoutingResult()
-        facts = routing_facts.read(tx)
+        facts = routing_facts.of(taken.beside)
         if facts.stopped:
             return self._publish_waiting(tx)
         self._triggers.refresh(tx, facts.trigger_changes)
