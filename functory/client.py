@@ -60,8 +60,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# From this start on, a client of a deployment sends its executions itself. A command that starts one has ended before a
-# connection to the broker would be open.
+# From this start on, a process sends its executions itself. A command that starts one has ended before a connection to
+# the broker would be open.
 STARTS_BEFORE_SENDING = 3
 
 
@@ -196,9 +196,9 @@ class Functory:
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
-        """As :meth:`_writing`, for executions: a client that starts several sends them itself."""
+        """As :meth:`_writing`, for executions: a process that starts several sends them itself."""
         self._starts += 1
-        if self._starts > STARTS_BEFORE_SENDING and self.settings.publishes:
+        if self._starts > STARTS_BEFORE_SENDING and (self.settings.publishes or self._embedded is not None):
             self._open_sender()
         with self._writing():
             yield

@@ -21,7 +21,7 @@ import structlog
 from prometheus_client import disable_created_metrics
 
 from functory._version import __version__
-from functory.engine import private_files
+from functory.engine import private_files, thread_switches
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
@@ -105,6 +105,7 @@ def configure(role: str, *, embedded: bool = False) -> Settings:
             "messages in memory do not reach another process",
             "functory dev runs all roles in one process; or set FUNCTORY_BROKER_URL to amqp://… or redis://…",
         )
+    thread_switches.shorten()
     private_files.restrict_umask()
     private_files.mend(settings)
     # Not when functory.engine.telemetry.metrics is imported: a program that embeds Functory may want these series.

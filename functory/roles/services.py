@@ -14,10 +14,10 @@ Any number of processes may run each role: rows are claimed, so no process is a 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import Literal
 
+from functory.engine import thread_switches
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
@@ -42,9 +42,6 @@ from functory.workers.dispatcher import Dispatcher, StandbyDispatcher
 from functory.workers.execution.executor import Executor, worker_name
 from functory.workers.processes.embedded_worker import EmbeddedWorker
 from functory.workers.sandbox.runner import Runner
-
-# Longest time that a thread may hold the interpreter while others wait: the embedded roles gain a third by it.
-THREAD_SWITCH_SECONDS = 0.0005
 
 # How long the services of this process have for their last round.
 STOP_SECONDS = 10.0
@@ -106,8 +103,7 @@ class EmbeddedRoles:
 
     def start(self) -> None:
         """Start all services and the worker. Returns when the worker consumes."""
-        # These threads hand work to each other in steps far shorter than the default 5 ms.
-        sys.setswitchinterval(min(sys.getswitchinterval(), THREAD_SWITCH_SECONDS))
+        thread_switches.shorten()
         self._database.listen_for_wakeups()
         app = make_app(self._settings)
         executor = Executor(

@@ -17,6 +17,7 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.utils.objects import cached_property
 
+from functory.engine.events import memory_transport
 from functory.engine.events.exchange import transport_options
 from functory.engine.settings import Settings, load_settings
 from functory.workers.execution.executor import Executor, KnowTriggers
@@ -63,6 +64,8 @@ def make_app(settings: Settings) -> Application:
     # kombu warns about an address without a host, although this transport has none.
     broker = "memory://localhost/" if settings.embedded else settings.broker
     app = Application("functory", broker=broker, set_as_current=False)
+    if settings.embedded:
+        app.conf.broker_transport = memory_transport.TRANSPORT
     queue = queue_name(settings)
     app.conf.update(
         task_default_queue=queue,

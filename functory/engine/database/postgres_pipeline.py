@@ -138,6 +138,12 @@ class PipelinedConnection(psycopg.Connection[Any]):
         values = parameters.values() if isinstance(parameters, dict) else parameters or ()
         return False if any(type(v) is str and len(v) > MANY_ROWS_CHARACTERS for v in values) else None
 
+    def send_unsent(self) -> None:
+        """Send what is kept back, and read its answers."""
+        if self.unsent:
+            with self.one_piece():
+                self.send()
+
     def has_input(self) -> bool:
         """Return True when the server has sent something by itself, such as the end of the session."""
         readable = select.poll()
@@ -220,6 +226,4 @@ class PipelinedCursor(psycopg.Cursor[Any]):
 
     def _send_first(self) -> None:
         connection: Any = self.connection
-        if connection.unsent:
-            with connection.one_piece():
-                connection.send()
+        connection.send_unsent()

@@ -63,6 +63,12 @@ class Tx:
         rows = [tuple(row) for row in result] if result.returns_rows else []
         return lambda: rows
 
+    def send(self) -> None:
+        """Send what waits for the next statement, so that its rows can be read."""
+        if self.dialect == "postgresql":
+            driver: Any = self.connection.connection.driver_connection
+            driver.send_unsent()
+
     def execute_later(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
         """Run one statement that has no answer. On PostgreSQL it takes no round trip, as with :meth:`later`."""
         if self.dialect == "postgresql":
@@ -212,6 +218,28 @@ class Tx:
             return _mappings(self._execute_with_rows(statement, table, rows, values))
         # The rows are passed beside the statement: it is compiled once for any number of rows.
         return self.rows(_upsert(self.dialect, table, changes), [{**row, **(values or {})} for row in rows])
+
+    def upsert_later(
+        self, table: sa.Table, rows: Sequence[dict[str, Any]], changes: Callable[[Any], Mapping[str, Any]]
+    ) -> Callable[[], list[dict[str, Any]]]:
+        """As :meth:`upsert`; returns a function for the rows. On PostgreSQL it takes no round trip (:meth:`later`), and
+        the values are the driver's. The function sends it if nothing else has.
+        """
+        if self.dialect != "postgresql" or not rows:
+            found = self.upsert(table, rows, changes)
+            return lambda: found
+        statement = _row_sets().upsert(table, tuple(rows[0]), changes)
+        text, _, constants = _compiled_for_driver(self.connection.dialect, statement)
+        given = _row_sets().parameters(self.connection.dialect, table, rows)
+        driver: Any = self.connection.connection.driver_connection
+        cursor = driver.later(text, given | constants)
+
+        def read() -> list[dict[str, Any]]:
+            self.send()
+            names = [column.name for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+        return read
 
     def update_rows(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
         """Change the rows that have the primary keys of ``rows`` (all with the same keys): their other columns."""

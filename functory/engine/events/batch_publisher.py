@@ -38,6 +38,9 @@ log = structlog.get_logger("functory.publisher")
 MAX_EVENTS = 4000
 # Most events of one round: they are encoded and confirmed together.
 ROUND_EVENTS = 500
+# A batch waits this long (seconds) for the next ones. The start and the end of a short execution then cost one round
+# and one wait for the broker, and the thread that has written the batch first does what executions wait for.
+LINGER_SECONDS = 0.004
 # Rows of confirmed batches are deleted in the writer's next transaction; after this time (seconds) in one of their own.
 DELETE_SECONDS = 0.25
 # After a failure: events are left to the outbox for this time (seconds).
@@ -272,6 +275,8 @@ class BatchPublisher:
                     return
                 if not self._waiting:
                     self._changed.wait(self._pause())
+                if self._waiting and self._waiting_events < ROUND_EVENTS:
+                    self._changed.wait_for(self._is_urgent, LINGER_SECONDS)
                 batches = self._take()
             try:
                 if batches:
@@ -284,6 +289,9 @@ class BatchPublisher:
             except Exception:
                 log.exception("a batch could not be published, it waits in the outbox")
                 self._rest()
+
+    def _is_urgent(self) -> bool:
+        return self._closed or self._waiting_events >= ROUND_EVENTS
 
     def _rest(self) -> None:
         with self._changed:

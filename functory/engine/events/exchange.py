@@ -16,6 +16,7 @@ from kombu.entity import Exchange
 from kombu.messaging import Producer
 
 from functory.engine.errors import Unavailable
+from functory.engine.events import memory_transport
 from functory.engine.events.amqp_publisher import AmqpPublisher
 from functory.engine.events.messages import CONTENT_TYPE, EventMessage, message_of
 from functory.engine.events.redis_publisher import RedisPublisher
@@ -33,8 +34,7 @@ def transport_options(url: str, answer_seconds: int = CONSUME_SECONDS) -> dict[s
     ``answer_seconds`` is the longest wait for an answer of the broker.
     """
     if url.startswith("memory"):
-        # With the default of one second, each message could wait that long in an embedded engine.
-        return {"polling_interval": 0.005}
+        return {}
     if url.startswith("redis"):
         return {
             "visibility_timeout": 3600,
@@ -59,6 +59,8 @@ def connect(url: str, *, confirm_each: bool = True) -> Connection:
     transport = transport_options(url, PUBLISH_SECONDS)
     if not confirm_each:
         transport.pop("confirm_publish", None)
+    if url.startswith("memory"):
+        options["transport"] = memory_transport.TRANSPORT
     return Connection(url, transport_options=transport, **options)
 
 

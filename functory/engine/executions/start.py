@@ -183,7 +183,7 @@ def take_budget(tx: Tx, parent: Cause, function: str, settings: Settings) -> Non
             f"limit {settings.max_depth}; root {parent.root_id}",
             f"functory execution tree {parent.execution_id}",
         )
-    used, maximum = root_budget.take(tx, {parent.root_id: 1}, settings.root_budget)[parent.root_id]
+    used, maximum = root_budget.take(tx, {parent.root_id: 1}, settings.root_budget)()[parent.root_id]
     if used >= maximum:
         root_budget.give_back(tx, {parent.root_id: 1})
         raise Refused(

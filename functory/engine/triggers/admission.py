@@ -115,8 +115,8 @@ def admit(
     ready, refused = prepare(fires, targets)
     ready, late = _before_failure(tx, ready)
     wanted = _count_by_root(ready)
-    used = root_budget.take(tx, wanted, admission.max_budget)
-    ready, over = _check_limits(tx, ready, RootBudgets(used, _count_in_shadow(tx, ready)), facts)
+    read_used = root_budget.take(tx, wanted, admission.max_budget)
+    ready, over = _check_limits(tx, ready, read_used, facts)
     if over:
         kept = _count_by_root(ready)
         root_budget.give_back(tx, {root: count - kept.get(root, 0) for root, count in wanted.items()})
@@ -233,9 +233,12 @@ class RootBudgets:
 
 
 def _check_limits(
-    tx: Tx, ready: Sequence[Admitted], budgets: RootBudgets, facts: RoutingFacts
+    tx: Tx,
+    ready: Sequence[Admitted],
+    read_used: Callable[[], Mapping[str, tuple[int, int]]],
+    facts: RoutingFacts,
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    limited = [item for item in ready if item.fire.rate_guards and budgets.refusal(item) is None]
+    limited = [item for item in ready if item.fire.rate_guards]
     triggers = sorted({item.fire.trigger["id"] for item in limited}) if facts.has_breakers else []
     breakers = Breakers(tx, triggers)
     closed = [item for item in limited if breakers.open_until(item.fire.trigger["id"]) is None]
@@ -244,6 +247,9 @@ def _check_limits(
         "rate_guard",
         [(item.fire.trigger["id"], guard.limit) for item in closed for guard in item.fire.rate_guards],
     )
+    in_shadow = _count_in_shadow(tx, ready)
+    # After the statement of the rates, which takes that of the budgets along.
+    budgets = RootBudgets(read_used(), in_shadow)
     kept, refused, opened = within_limits(
         ready, budgets, rate_guard, breakers, lambda id_: usual_rates.median_per_minute(tx, id_)
     )

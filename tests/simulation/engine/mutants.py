@@ -202,8 +202,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.triggers.routing.router",
                 "Router.route_batch",
-                "            result = self.route(tx, routing_queue.take_pending(tx, self._settings.batch_size))\n",
-                "            batch = routing_queue.take_pending(tx, self._settings.batch_size)\n"
+                "            result = self.route(tx, self._take(tx))\n",
+                "            batch = self._take(tx)\n"
                 "            result = self.route(tx, batch)\n"
                 "        with self._database.write() as tx:\n"
                 '            routing_queue.mark_routed(tx, [row["id"] for row in batch.events])\n',
