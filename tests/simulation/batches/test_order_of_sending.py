@@ -22,7 +22,7 @@ OVERTAKES = Mutant(
     [
         Edit(
             "functory.engine.executions.direct_dispatch",
-            "DirectDispatch.room",
+            "open_room",
             "return 0 if waiting else free",
             "return free",
         )

@@ -1,7 +1,6 @@
 """Transactions of few statements on PostgreSQL: what waits for an answer, what is sent together, and what errors do."""
 
 import threading
-import time
 from collections.abc import Iterator
 
 import psycopg
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import notifications, schema
 from functory.engine.database.connection import Database
+from functory.engine.database.wakeups import TOPICS, channel
 from functory.engine.errors import Uncertain
 from functory.engine.events.store import Events
 from functory.engine.executions.store import Executions
@@ -45,7 +45,8 @@ def database(door: Door, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
 @pytest.fixture
 def listener(emptied_postgres: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(emptied_postgres.replace("+psycopg", ""), autocommit=True) as found:
-        found.execute("LISTEN functory_wakeup")
+        for topic in TOPICS:
+            found.execute(f"LISTEN {channel(topic)}")
         yield found
 
 
@@ -62,7 +63,7 @@ def stored(url: str) -> set[str]:
 
 
 def heard(listener: psycopg.Connection, seconds: float = 0.2) -> list[str]:
-    return [note.payload.partition(":")[2] for note in listener.notifies(timeout=seconds)]
+    return [note.channel.rpartition("_")[2] for note in listener.notifies(timeout=seconds)]
 
 
 def test_one_event_is_one_round_trip(database: Database, door: Door) -> None:
@@ -199,7 +200,7 @@ def test_a_wakeup_follows_its_commit_and_a_failure_sends_none(
     with database.write() as tx:
         tx.insert(schema.counter, [counter("loud")])
         tx.wake("flow", "sources")
-    assert heard(listener) == ["flow,sources"]
+    assert sorted(heard(listener)) == ["flow", "sources"]
     with pytest.raises(sa.exc.IntegrityError), database.write() as tx:
         tx.insert(schema.counter, [counter("loud")])
         tx.wake("sagas")
@@ -234,8 +235,9 @@ def test_a_process_is_not_woken_again_by_its_own_wakeups(door: Door) -> None:
             return own.wakeup.wait("flow", before, 0.5) != before
 
         wait_for(hears)
-        time.sleep(0.1)
         before = own.wakeup.generation("sagas")
+        # The first one signals that this process listens for the topic now.
+        before = own.wakeup.wait("sagas", before, 10)
         with own.write() as tx:
             tx.wake("sagas")
         # What the server tells this process comes before the answer to the other one.
@@ -244,6 +246,25 @@ def test_a_process_is_not_woken_again_by_its_own_wakeups(door: Door) -> None:
     finally:
         own.close()
         other.close()
+
+
+def test_a_process_hears_only_what_it_waits_for(door: Door, listener: psycopg.Connection) -> None:
+    own = Database(door.url)
+    try:
+        own.listen_for_wakeups()
+        own.wakeup.generation("flow")
+
+        def listens_for() -> list[str]:
+            rows = listener.execute(
+                "SELECT query FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND pid <> pg_backend_pid()"
+            )
+            return [row[0] for row in rows.fetchall()]
+
+        wait_for(lambda: listens_for() == [f"LISTEN {channel('flow')}"])
+        own.wakeup.generation("finished")
+        wait_for(lambda: listens_for() == [f"LISTEN {channel('finished')}"])
+    finally:
+        own.close()
 
 
 def test_a_notification_without_a_sender_wakes_too(door: Door, listener: psycopg.Connection) -> None:

@@ -96,11 +96,11 @@ def test_a_router_that_locks_a_budget_sees_what_the_one_before_spent(make_world)
 
     def take(world: "World") -> None:
         with world.database.write() as tx:
-            seen.append(root_budget.take(tx, {root: 5}, 20)[root])
+            seen.append(root_budget.take(tx, {root: 5}, 20)()[root])
 
     take(one)
     with one.database.write() as tx:
-        seen.append(root_budget.take(tx, {root: 3}, 20)[root])
+        seen.append(root_budget.take(tx, {root: 3}, 20)()[root])
         other = threading.Thread(target=take, args=(two,))
         other.start()
         # It cannot end before this transaction does; an instant is left to it to try.
