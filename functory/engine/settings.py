@@ -76,13 +76,13 @@ class Settings(BaseSettings):
         default=4, ge=1, le=512, description="Executions that one worker runs at the same time."
     )
     batch_size: int = Field(
-        default=100,
+        default=200,
         ge=1,
         le=1000,
         description="Events that the router takes in one transaction; more means fewer commits and longer locks.",
     )
     message_size: int = Field(
-        default=100, ge=1, le=100, description="Execution ids in one Celery message under load."
+        default=200, ge=1, le=500, description="Execution ids in one Celery message under load."
     )
     poll_seconds: float = Field(
         default=0.5,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Protocol
 
 import uuid_utils.compat as uuids
@@ -20,6 +21,7 @@ import uuid_utils.compat as uuids
 from functory.engine.database.clock_offset import Offset
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 # The latest datetime, as the milliseconds of a UUIDv7.
 _LATEST = 253_402_300_799_000
 
@@ -66,6 +68,16 @@ class _Anchor:
         server = self.wall(monotonic)
         return server + self.offset.at(server)
 
+    @cached_property
+    def server_microseconds(self) -> int:
+        return (self.server - _EPOCH) // _MICROSECOND
+
+    def microseconds(self, monotonic: float) -> int:
+        """Return :meth:`now` since the epoch. Ids are made often, and times as objects take three times as long."""
+        if self.offset.ahead:
+            return (self.now(monotonic) - _EPOCH) // _MICROSECOND
+        return self.server_microseconds + round((monotonic - self.monotonic) * 1_000_000)
+
 
 class ServerClock:
     """The clock of a database server, seen from here.
@@ -97,9 +109,9 @@ class ServerClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def cached_now(self) -> datetime:
-        """Return the engine's time by the last measurement, however old it is."""
-        return (self._anchor or self._current()).now(time.monotonic())
+    def cached_microseconds(self) -> int:
+        """Return the engine's time since the epoch by the last measurement, however old it is."""
+        return (self._anchor or self._current()).microseconds(time.monotonic())
 
     def _current(self) -> _Anchor:
         anchor = self._anchor
@@ -170,8 +182,7 @@ class ServerIds:
         self._last = 0
 
     def __call__(self) -> str:
-        since = self._clock.cached_now() - _EPOCH
-        microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        microseconds = self._clock.cached_microseconds()
         timestamp = microseconds // 1000 << 12 | microseconds % 1000 * 4096 // 1000
         with self._lock:
             self._last = timestamp = max(timestamp, self._last + 1)

@@ -10,13 +10,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
-from sqlalchemy.exc import DBAPIError
 
 from functory.engine.database import copy_lines
-from functory.engine.database.driver_errors import ends_connection
+from functory.engine.database.driver_rows import sqlalchemy_errors
 
 Convert = Callable[[Any], Any]
 
@@ -31,25 +29,9 @@ def copy_rows(connection: Connection, table: sa.Table, rows: Sequence[Mapping[st
     raw: Any = connection.connection
     cursor = raw.cursor()
     try:
-        with cursor.copy(statement) as copy:
+        with sqlalchemy_errors(connection, cursor, statement), cursor.copy(statement) as copy:
             for start in range(0, len(rows), PIECE):
                 copy.write(plan.lines(rows[start : start + PIECE]))
-    except psycopg.Error as error:
-        dialect: Any = connection.dialect
-        lost = ends_connection(error) or dialect.is_disconnect(error, raw, cursor)
-        if lost:
-            connection.invalidate(error)
-        # The server's further lines quote the row.
-        error.args = (str(error).split("\n")[0],)
-        raise DBAPIError.instance(
-            statement,
-            None,
-            error,
-            psycopg.Error,
-            hide_parameters=True,
-            connection_invalidated=lost,
-            dialect=dialect,
-        ) from error
     finally:
         cursor.close()
 

@@ -72,15 +72,17 @@ class Tx:
     def execute_later(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
         """Run one statement that has no answer. On PostgreSQL it takes no round trip, as with :meth:`later`."""
         if self.dialect == "postgresql":
-            text, converters, constants = _compiled_for_driver(self.connection.dialect, statement)
             driver: Any = self.connection.connection.driver_connection
-            given = {
-                name: values[name] if convert is None else convert(values[name])
-                for name, convert in converters
-            }
-            driver.later(text, given | constants)
+            driver.later(*self._for_driver(statement, values))
         else:
             self.execute(statement, values)
+
+    def _for_driver(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        text, converters, constants = _compiled_for_driver(self.connection.dialect, statement)
+        given = {
+            name: values[name] if convert is None else convert(values[name]) for name, convert in converters
+        }
+        return text, given | constants
 
     def at_end(self, call: Callable[[bool], None]) -> None:
         """Call ``call`` after the end of the transaction: with True after its commit, with False when it failed, also
@@ -127,6 +129,17 @@ class Tx:
     def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
         """Return all rows of a statement as dictionaries."""
         return _mappings(self.connection.execute(statement, values))
+
+    def values(
+        self, statement: sa.Executable, values: Mapping[str, Any], columns: Sequence[sa.ColumnElement[Any]]
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement that returns ``columns`` as tuples: as :meth:`rows`, for many rows."""
+        if self.dialect != "postgresql":
+            return [tuple(row) for row in self.connection.execute(statement, values)]
+        from functory.engine.database import driver_rows
+
+        text, given = self._for_driver(statement, values)
+        return driver_rows.fetch_all(self.connection, text, given, columns)
 
     def first(self, statement: sa.Executable, values: Any = None) -> dict[str, Any] | None:
         """Return the first row of a statement, or None."""

@@ -85,12 +85,13 @@ _IDS = _pending(routing_queue.c.event_id).limit(_LIMIT)
 _EVENT_COLUMNS = tuple(event.c.keys())
 
 
-def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any]) -> Taken:
+def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any], also: Sequence[Any]) -> Taken:
     count = len(_EVENT_COLUMNS)
+    columns = [*event.c, routing_queue.c.published, *also]
     events: list[dict[str, Any]] = []
     unpublished: list[dict[str, Any]] = []
     beside: Sequence[Any] = ()
-    for found in tx.execute(statement, {"now": tx.now, **values}):
+    for found in tx.values(statement, {"now": tx.now, **values}, columns):
         row = dict(zip(_EVENT_COLUMNS, found, strict=False))
         events.append(row)
         if not found[count]:
@@ -105,7 +106,7 @@ def take_pending(tx: Tx, limit: int, beside: tuple[Any, ...] = ()) -> Taken:
     ``beside`` are further columns, with the same value in each row: the statement reads them at the moment at which it
     reads the events. They may have the parameter ``now``.
     """
-    return _lock_pending(tx, _take(beside), {"limit": limit})
+    return _lock_pending(tx, _take(beside), {"limit": limit}, beside)
 
 
 def pending_ids(tx: Tx, limit: int) -> list[str]:
@@ -115,7 +116,7 @@ def pending_ids(tx: Tx, limit: int) -> list[str]:
 
 def take_one(tx: Tx, id_: str, beside: tuple[Any, ...] = ()) -> Taken:
     """Lock one event if it is still pending. Returns it, or nothing. ``beside`` as in :func:`take_pending`."""
-    return _lock_pending(tx, _take_one(beside), {"id": id_})
+    return _lock_pending(tx, _take_one(beside), {"id": id_}, beside)
 
 
 _FIRST = (

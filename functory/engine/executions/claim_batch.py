@@ -108,9 +108,9 @@ def take(tx: Tx, ids: Sequence[str], worker_id: str, lease_until: datetime) -> T
     """
     given = {"now": tx.now, "lease": lease_until, "worker": worker_id, "ids": ids}
     if tx.dialect == "postgresql":
-        result = tx.execute(_claimed_with_places(), given)
+        result = tx.values(_claimed_with_places(), given, [*_COLUMNS, *_FACTS, *_PLACE])
     else:
-        result = tx.execute(_CLAIMED, given)
+        result = tx.values(_CLAIMED, given, [*_COLUMNS, *_FACTS])
     names = [column.name for column in _COLUMNS]
     place_names = [column.name for column in _PLACE]
     count = len(names)

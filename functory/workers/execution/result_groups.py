@@ -29,7 +29,7 @@ from functory.workers.redaction.redactor import Redactor
 log = structlog.get_logger("functory.worker")
 
 # A larger transaction would cost little less for each result.
-GROUP_SIZE = 100
+GROUP_SIZE = 200
 # The longest wait for others of the message. A commit takes a few milliseconds itself.
 GROUP_SECONDS = 0.02
 # Longest pause between two tries to store results while the database is unavailable.
