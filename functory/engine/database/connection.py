@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 # machine is gone, would otherwise keep its rows locked, and no other process could recover its executions.
 IDLE_SECONDS = 30.0
 
+# Shared transactions of one process on PostgreSQL. With more of them, each would be shared by fewer threads.
+COMMITS_AT_ONCE = 2
+
 T = TypeVar("T")
 
 
@@ -96,7 +99,7 @@ class Database:
             clocks.SystemClock() if self.dialect == "sqlite" else self._server_clock()
         )
         self.new_id = new_id or self._ids()
-        self._group_commit = GroupCommit(self.write, self._driver_errors)
+        self._group_commit = self._new_group_commit()
         self._notifier = Notifier(self)
         self._listener: WakeupListener | None = None
         _databases.add(self)
@@ -183,7 +186,7 @@ class Database:
         self._notifier = Notifier(self)
         self._watches = []
         self._open_lock = threading.Lock()
-        self._group_commit = GroupCommit(self.write, self._driver_errors)
+        self._group_commit = self._new_group_commit()
         self._writer = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         self.wakeup = Wakeup()
         if isinstance(self.clock, clocks.ServerClock):
@@ -339,6 +342,11 @@ class Database:
             if self._pooled():
                 postgres.begin_pooled(connection, self._idle_seconds)
             yield transaction
+
+    def _new_group_commit(self) -> GroupCommit:
+        return GroupCommit(
+            self.write, self._driver_errors, 1 if self.dialect == "sqlite" else COMMITS_AT_ONCE
+        )
 
     def _after_commit(self, tx: Tx) -> None:
         self._notifier.after_commit(tx)

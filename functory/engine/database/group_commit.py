@@ -1,7 +1,7 @@
 """Group commit: threads of one process share a transaction, because a commit costs a disk sync.
 
-Threads that arrive during a commit queue up, and the next one runs the work of all of them under one commit. Each has a
-savepoint of its own: an error undoes only its own writes and is raised in its own thread.
+Threads that arrive while others commit queue up, and the next one runs the work of all of them under one commit. Each
+has a savepoint of its own: an error undoes only its own writes and is raised in its own thread.
 """
 
 from __future__ import annotations
@@ -30,33 +30,44 @@ class _GroupedWork:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
-        self.done = False
+        # A thread runs it. That thread releases the lock at the end.
+        self.taken = False
+        self.running = threading.Lock()
+        self.running.acquire()
 
 
 class GroupCommit:
-    """The shared transactions of one process; ``write`` opens one."""
+    """The shared transactions of one process; ``write`` opens one. ``at_once`` is the number of them at the same time:
+    with more than one, a thread can work while the database works for another one.
+    """
 
     def __init__(
-        self, write: Callable[[], AbstractContextManager[Tx]], driver_errors: DriverErrorTranslation
+        self,
+        write: Callable[[], AbstractContextManager[Tx]],
+        driver_errors: DriverErrorTranslation,
+        at_once: int = 1,
     ) -> None:
         self._write = write
         self._driver_errors = driver_errors
         self._waiting: list[_GroupedWork] = []
         self._waiting_lock = threading.Lock()
-        self._commit_lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(at_once)
 
     def run(self, work: Callable[[Tx], T]) -> T:
         """Run ``work`` in a transaction that it may share. Returns its result once it is durable."""
         ticket = _GroupedWork(work)
         with self._waiting_lock:
             self._waiting.append(ticket)
-        while not ticket.done:
-            with self._commit_lock:
-                if ticket.done:
-                    break
+        while not ticket.taken:
+            with self._places:
                 with self._waiting_lock:
+                    if ticket.taken:
+                        break
                     taken, self._waiting = self._waiting[:MAX_GROUP_SIZE], self._waiting[MAX_GROUP_SIZE:]
+                    for one in taken:
+                        one.taken = True
                 self._run_group(taken)
+        ticket.running.acquire()
         if ticket.error is not None:
             raise ticket.error
         return ticket.result
@@ -72,7 +83,7 @@ class GroupCommit:
                         self._run_in_one_transaction([ticket])
         finally:
             for ticket in tickets:
-                ticket.done = True
+                ticket.running.release()
 
     def _run_in_one_transaction(self, tickets: Sequence[_GroupedWork]) -> None:
         """Run the work of ``tickets`` in one transaction; each ends with its result or its error."""
