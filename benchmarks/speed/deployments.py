@@ -181,8 +181,8 @@ def _on_servers(name: str, options: Options, folder: Path, stack: contextlib.Exi
         }
         subscriber = stack.enter_context(LineProcess("benchmarks.speed.subscriber", folder, environment))
     for command in (
-        *[("router",)] * options.routers,
-        ("scheduler",),
+        *[("router", "--scheduler") if options.together else ("router",)] * options.routers,
+        *([] if options.together else [("scheduler",)]),
         *[("worker", "--slots", str(options.slots))] * options.workers,
     ):
         _start_role(roles, command, options)

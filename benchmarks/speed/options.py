@@ -25,6 +25,7 @@ class Options:
     workers: int = 1
     routers: int = 1
     slots: int = 4
+    together: bool = False
     reuse: bool = True
     subscriber: bool = True
     fsync: bool = True
@@ -55,6 +56,7 @@ def parse(arguments: list[str]) -> Options:
     add("--stream-seconds", type=float, help=f"length of each stream ({default.stream_seconds:g})")
     add("--workers", type=int, help="worker processes, also of the peers (1)")
     add("--routers", type=int, help="router processes (1)")
+    add("--together", action="store_true", help="router and scheduler in one process")
     add("--slots", type=int, help=f"slots of a worker, also of the peers' ({default.slots})")
     add(
         "--fork", dest="reuse", action="store_false", help="a new child for each execution, not a warm runner"

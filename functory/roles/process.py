@@ -198,8 +198,10 @@ def print_ready_line(role: str, settings: Settings, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False) -> int:
-    """Run the services of a role until a signal asks it to end. Returns the exit status.
+def run_services(role: Role, *others: Role, upgrade: bool, with_state_metrics: bool = False) -> int:
+    """Run the services of a role, and of ``others`` in the same process, until a signal asks it to end.
+
+    Returns the exit status.
 
     ``with_state_metrics`` adds the gauges that are read from the database. The status is 1 when a service did not end
     within ``grace_seconds``.
@@ -208,24 +210,35 @@ def run_services(role: Role, *, upgrade: bool, with_state_metrics: bool = False)
 
     settings = configure(role)
     shutdown = RoleShutdown().install()
-    database = Database.of(settings, pool_size=CONNECTIONS[role], by_keys=role == "router")
+    # Each has its own: sessions of the router keep plans that would not suit the statements of others.
+    roles: tuple[Role, ...] = (role, *others)
+    databases: dict[Role, Database] = {
+        one: Database.of(settings, pool_size=CONNECTIONS[one], by_keys=one == "router") for one in roles
+    }
     loops: list[ServiceLoop] = []
+
+    def give_up() -> None:
+        for database in databases.values():
+            database.give_up()
+
     with contextlib.ExitStack() as stack:
-        stack.callback(database.close)
+        for database in databases.values():
+            stack.callback(database.close)
         metrics_url = stack.enter_context(serve_metrics(settings))
-        if wait_for_schema(database, shutdown, upgrade=upgrade):
-            database.on_lost = shutdown.fail
-            database.listen_for_wakeups()
+        if all(wait_for_schema(one, shutdown, upgrade=upgrade) for one in databases.values()):
+            for one, database in databases.items():
+                database.on_lost = shutdown.fail
+                database.listen_for_wakeups()
+                loops += [ServiceLoop(made, database.wakeup) for made in services(database, settings, one)]
             if with_state_metrics:
-                stack.enter_context(expose_state_metrics(database))
-            loops += [ServiceLoop(service, database.wakeup) for service in services(database, settings, role)]
+                stack.enter_context(expose_state_metrics(databases[roles[-1]]))
             for loop in loops:
                 loop.start()
             warn_if_broker_unavailable(settings)
             print_ready_line(role, settings, metrics=metrics_url)
             wait_while_progressing(shutdown, loops)
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
-        ended = stop_loops(loops, settings.grace_seconds, database.give_up)
+        ended = stop_loops(loops, settings.grace_seconds, give_up)
     return exit_status(shutdown, ended=ended)
 
 
