@@ -379,7 +379,11 @@ class Supervisor:
 
     def drain_output(self) -> None:
         """Read the output that the child has printed until now; never wait for more."""
+        # Most have printed nothing: one poll costs less than a refused read of each pipe.
+        ready = {fd for fd, _ in self._child.poll.poll(0)}
         for fd, name in self._child.output.items():
+            if fd not in ready:
+                continue
             with contextlib.suppress(BlockingIOError):
                 while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
                     self.log_collector.feed(name, data, self.duration or self.offset)
