@@ -41,8 +41,11 @@ class InputConverter:
             parameters = inspect.signature(function).parameters
         except (TypeError, ValueError):
             return
-        names = hints.namespace(getattr(function, "__globals__", {}))
         self._parameters = frozenset(parameters)
+        if all(parameter.annotation is inspect.Parameter.empty for parameter in parameters.values()):
+            # The copy of all names touches each of them: in a fresh child thirty pages.
+            return
+        names = hints.namespace(getattr(function, "__globals__", {}))
         for name, parameter in parameters.items():
             hint = _usable(parameter.annotation, names)
             if hint is None:
