@@ -129,7 +129,7 @@ class CompiledTrigger:
     @property
     def event_types(self) -> frozenset[str] | None:
         """The only event types that its patterns can match, those of cancel-on included; None when one can match
-        any."""
+        any. The row must have its definition."""
         rules = (self.row["definition"].get("flow") or {}).get("cancel_on") or ()
         types = [self.types, *(listed_types(rule["on"]) for rule in rules)]
         return None if None in types else frozenset().union(*filter(None, types))

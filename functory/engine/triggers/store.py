@@ -6,14 +6,14 @@ keeps names, versions and states. A counter shows routers that a trigger has cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import firing, trigger, trigger_version
+from functory.engine.database.schema import Id, firing, trigger, trigger_version
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
@@ -22,6 +22,10 @@ from functory.engine.flow_control import circuit_breaker
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 from functory.engine.triggers import shadow_mode
+
+# Triggers of one read.
+PAGE = 500
+_LEAST_ID = "00000000-0000-0000-0000-000000000000"
 
 
 class Triggers:
@@ -217,13 +221,20 @@ def set_version(tx: Tx) -> int:
     return counters.read(tx, counters.TRIGGERS)
 
 
-def changed_since(tx: Tx, version: int) -> list[dict[str, Any]]:
-    """Return the triggers that changed after ``version`` of the set (the counter's value), with their definitions.
+def changed_since(tx: Tx, version: int) -> Iterator[dict[str, Any]]:
+    """Yield the triggers that changed after ``version`` of the set (the counter's value), with their definitions.
 
     Deleted ones are among them, except for a ``version`` below 0: all triggers. A change locks the counter's row until
-    its commit, so no change with a lower number becomes visible later.
+    its commit, so no change with a lower number becomes visible later. They are read in pages: all at once would leave
+    a process larger for ever.
     """
-    return tx.rows(_CHANGED if version >= 0 else _ALIVE, {"version": version})
+    statement = _CHANGED if version >= 0 else _ALIVE
+    after = _LEAST_ID
+    while rows := tx.rows(statement, {"version": version, "after": after}):
+        yield from rows
+        after = rows[-1]["id"]
+        if len(rows) < PAGE:
+            return
 
 
 def _joined(*more: Any) -> sa.Select[Any]:
@@ -236,5 +247,10 @@ def _joined(*more: Any) -> sa.Select[Any]:
 
 
 # Built once, because every router runs them in every round.
-_CHANGED = _joined().where(trigger.c.changed > sa.bindparam("version"))
+_CHANGED = (
+    _joined()
+    .where(trigger.c.changed > sa.bindparam("version"), trigger.c.id > sa.bindparam("after", type_=Id))
+    .order_by(trigger.c.id)
+    .limit(PAGE)
+)
 _ALIVE = _CHANGED.where(trigger.c.state != "deleted")

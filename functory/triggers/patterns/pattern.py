@@ -145,21 +145,15 @@ def _possible(
 class Pattern:
     """A compiled pattern. Immutable and safe to share between threads.
 
-    ``source``: the mapping that it was made from; do not change it. ``branches``: its alternatives; the pattern
-    matches when one does. ``warnings``: sentences for the author, such as a path that is tested twice.
+    ``branches``: its alternatives; the pattern matches when one does. ``warnings``: sentences for the author, such as
+    a path that is tested twice.
     """
 
-    __slots__ = ("branches", "source", "warnings")
+    __slots__ = ("branches", "warnings")
 
-    def __init__(
-        self, source: Mapping[str, Any], branches: tuple[Branch, ...], warnings: tuple[str, ...]
-    ) -> None:
-        self.source = source
+    def __init__(self, branches: tuple[Branch, ...], warnings: tuple[str, ...]) -> None:
         self.branches = branches
         self.warnings = warnings
-
-    def __repr__(self) -> str:
-        return f"Pattern({self.source!r})"
 
     def matches(self, event: Mapping[str, Any] | FlatEvent) -> bool:
         """Return True if the event matches. Flatten an event once to match it against many patterns."""
@@ -211,7 +205,7 @@ def compile_pattern(pattern: Mapping[str, Any]) -> Pattern:
     Raises Invalid, naming the place in the pattern, what is wrong there and what to write.
     """
     parsed = parse(pattern)
-    return Pattern(pattern, tuple(map(Branch, parsed.branches)), tuple(dict.fromkeys(parsed.warnings)))
+    return Pattern(tuple(map(Branch, parsed.branches)), tuple(dict.fromkeys(parsed.warnings)))
 
 
 def _any(predicates: tuple[Predicate, ...]) -> Test:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import structlog
@@ -75,6 +75,8 @@ class TriggerSet:
         if row["state"] != "deleted":
             try:
                 compiled = compile_definition(row)
+                # Its text is not needed any more, and is larger than what was made of it.
+                compiled = replace(compiled, row={name: row[name] for name in row if name != "definition"})
             except Exception as error:
                 # It was valid when it was saved; it must not stop the other triggers.
                 log.error(

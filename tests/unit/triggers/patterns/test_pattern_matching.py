@@ -298,11 +298,6 @@ def test_an_index_finds_interned_predicates_by_path_in_every_branch():
     assert (b.predicates, b.or_absent) == ((), True)
     assert ([p.operands for p in c.predicates], c.or_absent) == ([(1,)], True)
     assert a.predicates[1] is other.branches[0].requirements[0].predicates[0]
-    assert first.source == {
-        "a": ["x", {"prefix": "y"}],
-        "b": [{"exists": False}],
-        "c": [1, {"exists": False}],
-    }
 
 
 def test_true_and_one_are_different_predicates():
