@@ -32,9 +32,11 @@ def fetch_all(
         with sqlalchemy_errors(connection, cursor, text):
             cursor.execute(text, parameters)
             rows = cursor.fetchall()
+            result = cursor.pgresult
+            kinds = tuple(map(result.ftype, range(result.nfields)))
     finally:
         cursor.close()
-    converters = _converters(connection.dialect, tuple(columns))
+    converters = _converters(connection.dialect, tuple(columns), kinds)
     if not rows or not converters:
         return rows
     values: list[Any] = [*zip(*rows, strict=True)]
@@ -68,12 +70,14 @@ def sqlalchemy_errors(connection: Connection, cursor: Any, statement: str) -> It
 
 @functools.cache
 def _converters(
-    dialect: Dialect, columns: tuple[sa.ColumnElement[Any], ...]
+    dialect: Dialect, columns: tuple[sa.ColumnElement[Any], ...], kinds: tuple[int, ...]
 ) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return what converts the values of those columns for which the driver's own are not the right ones."""
+    """Return what converts the values of those columns for which the driver's own are not the right ones. ``kinds`` are
+    PostgreSQL's numbers of their types.
+    """
     found: list[tuple[int, Callable[[Any], Any]]] = []
-    for position, column in enumerate(columns):
-        convert = column.type.dialect_impl(dialect).result_processor(dialect, None)
+    for position, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        convert = column.type.dialect_impl(dialect).result_processor(dialect, kind)
         if convert is not None:
             found.append((position, convert))
     return found

@@ -249,7 +249,7 @@ class Tx:
 
         def read() -> list[dict[str, Any]]:
             self.send()
-            names = [column.name for column in cursor.description]
+            names = table.c.keys()
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
         return read

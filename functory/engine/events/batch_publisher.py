@@ -11,7 +11,8 @@ by the thread when no other comes. After a crash or a failure the claim ends, an
 
 Batches are published in the order of their commits. When the broker fails, or cannot keep up, batches stay in the
 database until nothing waits there any more, and until others have published what this process has left to them: a batch
-of the memory never overtakes one that waits.
+of the memory never overtakes one that waits. Nor does one that is left to others overtake those of the memory: its
+claim ends when they have been published.
 """
 
 from __future__ import annotations
@@ -78,12 +79,14 @@ class Batch:
 @dataclass
 class _Mode:
     """How the batches of an open transaction are published: from memory (``direct``) or by others. ``looked``: it had
-    to ask the database. ``failures`` is the number of failures before.
+    to ask the database. ``failures`` is the number of failures before. ``held_back``: others may have them only when
+    nothing is left in the memory.
     """
 
     direct: bool
     looked: bool
     failures: int
+    held_back: bool = False
 
 
 class PublishesEvents(Protocol):
@@ -138,9 +141,10 @@ class BatchPublisher:
         self._confirmed_at = 0.0
         # False while older batches may wait in the database. Then a transaction has to look.
         self._direct = False
-        # Transactions that had to look: how many were begun, and how many of them are open.
-        self._begun = 0
-        self._looking = 0
+        # Open transactions whose batches are left to others, as far as it is known.
+        self._indirect = 0
+        # Batches that others may have when nothing is left in the memory.
+        self._held_back: list[str] = []
         # The first and the last id of the batches that were left to others; None when they have been published.
         self._left: tuple[str, str] | None = None
         # By the id of the transaction.
@@ -160,10 +164,12 @@ class BatchPublisher:
         mode = self._modes.get(id(tx)) or self._begin(tx)
         confirmed = self._take_confirmed(tx)
         event_ids = [row["id"] for row in rows]
-        seconds = self._claim_seconds if mode.direct else None
+        seconds = self._claim_seconds if mode.direct or mode.held_back else None
         ids = outbox.put(tx, event_ids, claim_seconds=seconds)
         if mode.direct:
             tx.at_end(lambda committed: self._add(Batch(ids, rows, mode.failures)) if committed else None)
+        elif mode.held_back:
+            tx.at_end(lambda committed: self._hold_back(ids) if committed else None)
         else:
             tx.at_end(lambda committed: self._leave(ids) if committed else None)
         if confirmed:
@@ -175,21 +181,25 @@ class BatchPublisher:
             if self._closed or self._waiting_events >= MAX_EVENTS:
                 self._direct = False
             mode = _Mode(self._direct, not self._direct, self._failures)
-            self._begun += mode.looked
-            self._looking += mode.looked
-            begun = self._begun
+            self._indirect += not mode.direct
             self._modes[id(tx)] = mode
 
         def end(committed: bool) -> None:
             with self._changed:
                 del self._modes[id(tx)]
-                self._looking -= mode.looked
-                if committed and mode.looked and mode.direct and begun == self._begun:
-                    self._direct = mode.failures == self._failures
+                self._indirect -= not mode.direct
+                if committed and mode.looked and mode.direct and mode.failures == self._failures:
+                    # What others have to publish before is known: nothing, and no open transaction adds to it.
+                    self._direct = not self._indirect and self._left is None and not self._sweeping
 
         tx.at_end(end)
-        if mode.looked:
-            mode.direct = self._may_publish(tx, begun)
+        if mode.looked and self._may_publish(tx):
+            with self._changed:
+                mode.direct = True
+                self._indirect -= 1
+        elif mode.looked:
+            with self._changed:
+                mode.held_back = self._in_memory()
         return mode
 
     def _take_confirmed(self, tx: Tx) -> list[str]:
@@ -206,12 +216,11 @@ class BatchPublisher:
             tx.at_end(end)
         return confirmed
 
-    def _may_publish(self, tx: Tx, begun: int) -> bool:
-        """Return True when no older batch waits in the database or in an open transaction of this process."""
+    def _may_publish(self, tx: Tx) -> bool:
+        """Return True when no older batch waits in the database."""
         with self._changed:
-            alone = self._looking == 1 and not self._sweeping and begun == self._begun
             rested = self._monotonic() - self._failed_at >= RETRY_SECONDS
-            if not alone or not rested or self._closed or self._waiting_events >= MAX_EVENTS:
+            if self._sweeping or not rested or self._closed or self._waiting_events >= MAX_EVENTS:
                 return False
             left = self._left
         if outbox.has_unclaimed(tx) or (left is not None and outbox.has_any(tx, *left)):
@@ -227,15 +236,28 @@ class BatchPublisher:
             first, last = self._left or (ids[0], ids[0])
             self._left = min(first, *ids), max(last, *ids)
 
+    def _hold_back(self, ids: Sequence[str]) -> None:
+        """Leave batches to others as soon as nothing is left in the memory."""
+        self._leave(ids)
+        with self._changed:
+            self._held_back += ids
+            self._wake_thread()
+
+    def _in_memory(self) -> bool:
+        return bool(self._waiting or self._held_back) or self._publishing
+
     def _add(self, batch: Batch) -> None:
         """Let the thread publish a batch."""
         with self._changed:
             self._waiting.append(batch)
             self._waiting_events += len(batch.rows)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="functory-publish", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="functory-publish", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     @contextlib.contextmanager
     def sweeping(self) -> Iterator[None]:
@@ -266,14 +288,14 @@ class BatchPublisher:
     def wait_until_published(self, timeout: float = 10.0) -> bool:
         """Wait until no batch is in memory. Returns whether that came true in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._publishing, timeout)
+            return self._changed.wait_for(lambda: not self._in_memory(), timeout)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 if not self._waiting and self._closed:
                     return
-                if not self._waiting:
+                if not self._waiting and not self._held_back:
                     self._changed.wait(self._pause())
                 if self._waiting and self._waiting_events < ROUND_EVENTS:
                     self._changed.wait_for(self._is_urgent, LINGER_SECONDS)
@@ -281,6 +303,8 @@ class BatchPublisher:
             try:
                 if batches:
                     self._publish(batches)
+                elif self._held_back:
+                    self._release()
                 elif self._pause() == 0.0:
                     self._delete_confirmed()
             except Unavailable as error:
@@ -342,16 +366,22 @@ class BatchPublisher:
                 self._changed.notify_all()
 
     def _release(self, batches: Sequence[Batch] = ()) -> None:
-        """Leave these batches and all that wait in memory to others."""
+        """Leave these batches and all that wait in memory to others, and what was held back because of them."""
         with self._changed:
             left = [id_ for batch in (*batches, *self._waiting) for id_ in batch.outbox_ids]
             self._waiting.clear()
             self._waiting_events = 0
             if left:
                 self._leave(left)
-        if left:
+            # Until the database has it: what comes meanwhile is held back, too.
+            self._held_back[:0] = left
+            ids = [*self._held_back]
+        if ids:
             with self._database.write() as tx:
-                outbox.claim(tx, left, None)
+                outbox.claim(tx, ids, None)
+            with self._changed:
+                del self._held_back[: len(ids)]
+                self._changed.notify_all()
 
     def _delete_confirmed(self) -> None:
         with self._changed:

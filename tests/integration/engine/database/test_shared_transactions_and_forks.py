@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
+from tests.support.waiting import stays
 
 if TYPE_CHECKING:
     from functory.engine.database.transaction import Tx
@@ -143,3 +145,57 @@ def test_what_another_process_writes_into_the_file_wakes_this_one(tmp_path, migr
         raise AssertionError("never woken")
     here.close()
     there.close()
+
+
+def test_two_shared_transactions_run_at_the_same_time_on_postgresql_and_one_on_sqlite(world):
+    at_once = 2 if world.dialect == "postgresql" else 1
+    inside, most = [0], [0]
+    lock = threading.Lock()
+    all_in = threading.Event()
+
+    def work(_: "Tx") -> None:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            if inside[0] == at_once:
+                all_in.set()
+        assert all_in.wait(20)
+        with lock:
+            inside[0] -= 1
+
+    threads = [
+        threading.Thread(target=lambda: world.database.group_commit(work), daemon=True) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert most == [at_once] and not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_that_wait_for_shared_transactions_do_not_use_the_processor(world):
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+    spent: list[float] = []
+
+    def hold(_: "Tx") -> None:
+        begun.release()
+        assert go_on.wait(20)
+
+    def wait() -> None:
+        before = time.thread_time()
+        world.database.group_commit(lambda tx: None)
+        spent.append(time.thread_time() - before)
+
+    holders = [threading.Thread(target=lambda: world.database.group_commit(hold)) for _ in range(2)]
+    waiting = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in holders:
+        thread.start()
+    begun.acquire()
+    for thread in waiting:
+        thread.start()
+    stays(lambda: not go_on.is_set(), 0.5)
+    go_on.set()
+    for thread in (*holders, *waiting):
+        thread.join(20)
+    # A thread that looks again and again would use most of the half second.
+    assert len(spent) == 4 and sum(spent) < 0.2

@@ -17,7 +17,7 @@ from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.settings import load_settings
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from tests.support.waiting import wait_for
-from tests.support.world import World
+from tests.support.world import World, on_postgresql
 
 pytest_plugins = ["tests.support.world"]
 
@@ -199,7 +199,8 @@ def test_a_full_memory_leaves_batches_to_the_outbox(
     for _ in range(6):
         ids += publishers.emit()
         publishers.world.route()
-    assert any(row["claimed_until"] is None for row in publishers.waiting())
+    assert publishers.batches._waiting_events <= 2
+    assert len(publishers.waiting()) == 6
     silent.set()
     assert publishers.settle() == ids
 
@@ -318,3 +319,68 @@ def test_only_the_part_of_a_shared_transaction_that_was_kept_is_published(publis
         publishers.batches.put(tx, rows[2:])
     assert publishers.batches.wait_until_published()
     assert publishers.exchange.ids == [ids[0], ids[2]]
+
+
+def test_batches_that_follow_each_other_closely_are_published_together(
+    publishers: Publishers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_publisher, "LINGER_SECONDS", 60.0)
+    ids: list[str] = []
+    for _ in range(3):
+        ids += publishers.emit()
+        publishers.world.route()
+    assert publishers.exchange.calls == 0
+    # A round that is full, or the end, does not wait for more.
+    ids += publishers.emit(batch_publisher.ROUND_EVENTS)
+    publishers.world.route()
+    wait_for(lambda: len(publishers.exchange.ids) > batch_publisher.ROUND_EVENTS / 2)
+    ids += publishers.emit()
+    publishers.world.route()
+    publishers.batches.close()
+    assert publishers.exchange.ids == ids
+
+
+def test_what_is_left_to_others_does_not_overtake_the_memory(
+    publishers: Publishers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_publisher, "MAX_EVENTS", 2)
+    world, exchange = publishers.world, publishers.exchange
+    asked, answer = threading.Event(), threading.Event()
+
+    def be_silent() -> None:
+        asked.set()
+        answer.wait(20)
+
+    exchange.before = be_silent
+    ids: list[str] = []
+    for _ in range(8):
+        ids += publishers.emit()
+        world.route()
+    assert asked.wait(20)
+    # A publisher of another process publishes whatever is free.
+    others = Exchange()
+    others.ids = exchange.ids
+    beside = OutboxPublisher(world.database, world.router._settings)
+    beside._exchange = others  # type: ignore[assignment]
+    assert not beside.run_once(), "what came later is free before what came earlier is published"
+    answer.set()
+    wait_for(lambda: [row for row in publishers.waiting() if row["claimed_until"] is None])
+    assert exchange.ids == ids[: len(exchange.ids)]
+    while beside.run_once():
+        pass
+    assert publishers.settle() == ids
+    beside.close()
+
+
+@on_postgresql
+def test_transactions_side_by_side_are_published_from_memory(publishers: Publishers) -> None:
+    world, batches = publishers.world, publishers.batches
+    ids = publishers.emit(2)
+    rows = [world.events.get(id_) for id_ in ids]
+    with world.database.write() as one, world.database.write() as two:
+        batches.put(one, rows[:1])
+        batches.put(two, rows[1:])
+    assert batches.wait_until_published()
+    assert sorted(publishers.exchange.ids) == ids
+    # Nothing was left to others, so the next one need not ask.
+    assert batches._direct
