@@ -51,7 +51,7 @@ _FORMER_CONSTRAINTS = {
 
 # Room for the versions of a row on its own page (the tables of the schema say why), and queues that are cleaned by the
 # number of their dead rows, whatever their size.
-_FILLFACTORS = {"execution": 50, "attempt": 50, "in_flight": 50}
+_FILLFACTORS = {"execution": 40, "attempt": 50, "in_flight": 50}
 _QUEUES = ("backlog", "in_flight", "routing_queue", "outbox")
 _CLEANED = (
     "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,"

@@ -14,6 +14,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,7 +25,9 @@ from functory.engine.executions import direct_dispatch, dispatch
 from functory.engine.executions.direct_dispatch import Room
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.settings import Settings
-from functory.workers.task_sender import TaskSender
+
+if TYPE_CHECKING:
+    from functory.workers.task_sender import TaskSender
 
 log = structlog.get_logger("functory.client_sender")
 
@@ -40,8 +43,8 @@ class ClientSender:
     def __init__(self, database: Database, settings: Settings) -> None:
         self.pid = os.getpid()
         self._database = database
+        self._settings = settings
         self._window = DispatchWindow()
-        self._sender = TaskSender(settings, window=self._window)
         self._changed = threading.Condition()
         self._committed: list[str] = []
         self._connected = False
@@ -70,12 +73,16 @@ class ClientSender:
             self._changed.notify()
 
     def _run(self) -> None:
+        # Here and not above: it loads Celery, which no caller has to wait for.
+        from functory.workers.task_sender import TaskSender
+
+        sender = TaskSender(self._settings, window=self._window)
         pause = RETRY_SECONDS
         while not self._closed:
             try:
-                self._sender.open()
+                sender.open()
                 self._connected, pause = True, RETRY_SECONDS
-                self._send_until_closed()
+                self._send_until_closed(sender)
             except Exception as error:
                 self._connected = False
                 self._give_back()
@@ -88,15 +95,15 @@ class ClientSender:
             # A transaction that had asked for room before may have committed since.
             self._give_back()
             pause = min(MAX_RETRY_SECONDS, 2 * pause)
-        self._sender.close()
+        sender.close()
 
-    def _send_until_closed(self) -> None:
+    def _send_until_closed(self, sender: TaskSender) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._committed or self._closed)
                 ids = list(self._committed)
             if ids:
-                self._sender.send(ids)
+                sender.send(ids)
             with self._changed:
                 del self._committed[: len(ids)]
                 if self._closed and not self._committed:

@@ -13,9 +13,12 @@ from sqlalchemy import Column, ForeignKey, Index, Table, UniqueConstraint
 from functory.engine.database.schema.column_types import Id, Instant, Json, State, Words
 from functory.engine.database.schema.metadata import metadata, partial
 
-# An execution has three versions: queued, running, ended. A page that is half full at first has room for all, because
-# the space of the first version is used again. An attempt has two, and many of a page end in one transaction.
-FILLFACTOR = {"fillfactor": 50}
+# An execution has three versions: queued, running, ended. All executions of a page are often claimed in one transaction
+# and ended in another one. The second finds the space of the first versions free again, unless a transaction is open
+# that began before the claim was committed; so a page has some room for third versions, too.
+EXECUTION_FILLFACTOR = 40
+# An attempt has two versions, and many of a page end in one transaction.
+ATTEMPT_FILLFACTOR = 50
 
 STATES = ("queued", "running", "succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
@@ -63,7 +66,7 @@ execution = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("finished_at", Instant),
-    postgresql_with=FILLFACTOR,
+    postgresql_with={"fillfactor": EXECUTION_FILLFACTOR},
 )
 # Most executions have no key, no parent and no original: they need no entry in these indexes.
 partial(
@@ -106,7 +109,7 @@ attempt = Table(
     Column("waited_seconds", sa.Float),
     # Seconds from dispatch to claim; the redispatch delay is derived from it.
     Column("queued_seconds", sa.Float),
-    postgresql_with=FILLFACTOR,
+    postgresql_with={"fillfactor": ATTEMPT_FILLFACTOR},
 )
 
 span = Table(
