@@ -24,6 +24,7 @@ from typing import Any
 
 from sqlalchemy import event as hooks
 
+from functory.engine.database import driver_rows
 from functory.engine.database.connection import Database
 
 # The number of injected faults that are shown.
@@ -76,6 +77,9 @@ class Faults:
             rollback(connection)
 
         dialect.do_commit, dialect.do_rollback = do_commit, do_rollback
+        if self._database.dialect == "postgresql":
+            self._run_usually = driver_rows.run
+            driver_rows.run = self._run
         return self
 
     def __exit__(
@@ -83,6 +87,8 @@ class Faults:
     ) -> None:
         for name, hook in self._hooks:
             hooks.remove(self._engine, name, hook)
+        if self._database.dialect == "postgresql":
+            driver_rows.run = self._run_usually
         # The instance's attributes hid the methods of the class.
         del self._engine.dialect.do_commit, self._engine.dialect.do_rollback
         if error is not None:
@@ -115,13 +121,19 @@ class Faults:
         return ("do_execute", self._execute), ("do_executemany", self._execute_many)
 
     def _execute(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        return self._statement(cursor.execute, cursor, statement, parameters, context)
+        connection = context.root_connection.connection.dbapi_connection
+        return self._statement(cursor.execute, connection, statement, parameters)
+
+    def _run(self, cursor: Any, statement: str, parameters: Any) -> None:
+        """Run a statement that goes past SQLAlchemy."""
+        self._statement(cursor.execute, cursor.connection, statement, parameters)
+        self._run_usually(cursor, statement, parameters)
 
     def _execute_many(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        return self._statement(cursor.executemany, cursor, statement, parameters, context)
-
-    def _statement(self, execute: Any, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
         connection = context.root_connection.connection.dbapi_connection
+        return self._statement(cursor.executemany, connection, statement, parameters)
+
+    def _statement(self, execute: Any, connection: Any, statement: str, parameters: Any) -> bool:
         together = [*_kept_back(connection), statement]
         kind = self._draw(("before", "after", "lost"), together, statement)
         self._sent.setdefault(id(connection), []).extend(together)

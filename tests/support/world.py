@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from functory.client import Functory
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
-from functory.engine.database import migrations, row_copy, schema
+from functory.engine.database import driver_rows, migrations, row_copy, schema
 from functory.engine.database.clock import Clock, ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.database.postgres_pipeline import PipelinedConnection
@@ -267,13 +267,19 @@ class World:
                 sent.append(statement)
             return send_later(connection, statement, parameters)
 
+        def run(cursor: Any, statement: str, parameters: Any) -> None:
+            sent.append(statement)
+            run_statement(cursor, statement, parameters)
+
         copy_rows, send_later = row_copy.copy_rows, PipelinedConnection.later
+        run_statement, driver_rows.run = driver_rows.run, run
         sa.event.listen(self.database.engine, "before_cursor_execute", note)
         row_copy.copy_rows, PipelinedConnection.later = copy, later
         try:
             yield sent
         finally:
             row_copy.copy_rows, PipelinedConnection.later = copy_rows, send_later
+            driver_rows.run = run_statement
             sa.event.remove(self.database.engine, "before_cursor_execute", note)
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ def fetch_all(
     cursor = raw.cursor()
     try:
         with sqlalchemy_errors(connection, cursor, text):
-            cursor.execute(text, parameters)
+            run(cursor, text, parameters)
             rows = cursor.fetchall()
             result = cursor.pgresult
             kinds = tuple(map(result.ftype, range(result.nfields)))
@@ -43,6 +43,11 @@ def fetch_all(
     for position, convert in converters:
         values[position] = [*map(convert, values[position])]
     return [*zip(*values, strict=True)]
+
+
+def run(cursor: Any, text: str, parameters: Mapping[str, Any]) -> None:
+    """Run a statement on the driver's cursor. Raises the driver's errors."""
+    cursor.execute(text, parameters)
 
 
 @contextlib.contextmanager
