@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.speed import row_checks
-from benchmarks.speed.counts import BROKER_REPORTED_AFTER_SECONDS, REPORTED_AFTER_SECONDS, Counts
+from benchmarks.speed.counts import BROKER_REPORTED_AFTER_SECONDS, Counts
 from benchmarks.speed.deployments import Deployment
 
 # What is still done after the last end belongs to the load: acknowledgements, statistics, batches that are deleted.
@@ -115,21 +115,18 @@ def calls(deployment: Deployment, count: int) -> Calls:
 
 
 def counted_burst(deployment: Deployment, count: int) -> dict[str, Any]:
-    """A burst whose transactions, messages and updates in place are counted too; it ends the roles.
+    """A burst whose messages and updates in place are counted too; it ends the roles.
 
     Server processes report these counters when they are idle or end, so nothing is asked before that.
     """
     if deployment.counters is None:
         return {}
-    time.sleep(REPORTED_AFTER_SECONDS)
-    before, messages, received = deployment.counts(), deployment.published(), deployment.received
-    since, reads = deployment.observer.now(), deployment.observer.reads
+    messages, received = deployment.published(), deployment.received
+    since = deployment.observer.now()
     done = _burst(deployment, count, since)
-    reads = deployment.observer.reads - reads
     deployment.stop_roles()
     if deployment.name == "rabbitmq":
         time.sleep(BROKER_REPORTED_AFTER_SECONDS)
-    found = deployment.counts().since(before)
     all_messages = deployment.published() - messages
     events = deployment.received - received
     _check(deployment, since, "noop", count)
@@ -137,7 +134,7 @@ def counted_burst(deployment: Deployment, count: int) -> dict[str, Any]:
         "statements": round(done.counts.plain / count, 3),
         "transaction_control_statements": round(done.counts.control / count, 3),
         "savepoint_statements": round(done.counts.savepoints / count, 3),
-        "transactions": round((found.transactions - reads) / count, 3),
+        "transactions": round(done.counts.transactions / count, 3),
         "messages": round(all_messages / count, 3),
         "task_messages": round((all_messages - events) / count, 3) if deployment.subscriber else None,
         "wal_bytes": round(done.counts.wal_bytes / count),

@@ -48,7 +48,7 @@ def measure(name: str, options: Options, say: Callable[[str], None]) -> dict[str
         if "burst" in options.loads:
             figures["growth"] = grown(deployment, options, say)
         if "burst" in options.loads and deployment.counters is not None:
-            say("a burst whose transactions and messages are counted")
+            say("a burst whose messages and updates in place are counted")
             figures["counts"] = loads.counted_burst(deployment, options.events)
             if not options.statements:
                 del figures["counts"]["by_statement"]

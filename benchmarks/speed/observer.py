@@ -21,7 +21,7 @@ CLOCKS_DIFFER_SECONDS = 0.25
 
 
 class Observer:
-    """One connection that reads progress, whose statements are counted in ``reads``, and one for the checks."""
+    """One connection that reads progress, and one for the checks."""
 
     def __init__(self, url: str, settings: Settings) -> None:
         """``url`` names a database user of its own, so that the server's statistics tell its statements apart."""
@@ -29,7 +29,6 @@ class Observer:
         self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self.url = url
         self._database, self._settings = Database(url), settings
-        self.reads = 0
 
     def close(self) -> None:
         self._database.close()
@@ -42,12 +41,10 @@ class Observer:
 
     def one(self, statement: Any) -> Any:
         """The first column of the first row."""
-        self.reads += 1
         return self._connection.execute(statement).scalar()
 
     def rows(self, statement: Any) -> list[Any]:
         """All rows."""
-        self.reads += 1
         return list(self._connection.execute(statement))
 
     def now(self) -> str:

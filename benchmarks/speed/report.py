@@ -110,7 +110,7 @@ def _counts(counts: dict[str, Any], *, statements: bool) -> list[str]:
     found = [
         f"an execution of a burst   {counts['statements']:.2f} statements"
         f" ({counts['transaction_control_statements']:.2f} BEGIN and COMMIT, {counts['savepoint_statements']:.2f}"
-        f" of savepoints beside them), {counts['transactions']:.2f} transactions,",
+        f" of savepoints beside them), {counts['transactions']:.2f} transactions that write,",
         f"  {counts['messages']:.2f} messages"
         + ("" if counts["task_messages"] is None else f" ({counts['task_messages']:.2f} of tasks)")
         + f", {counts['wal_bytes']:,} bytes of WAL",

@@ -184,6 +184,29 @@ def test_a_worker_that_is_stopped_or_killed_loses_nothing(
         )
 
 
+def test_one_process_runs_router_and_scheduler(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
+    with Roles(tmp_path, database_url=postgres_url, broker_url=redis_url) as roles:
+        roles.migrate()
+        both = roles.start("router", "--scheduler", metrics_port=0, wait=False)
+        roles.start("worker", wait=False)
+        with roles.client() as functory:
+            functory.functions.save("def add(a: int = 1, b: int = 1) -> int:\n    return a + b\n")
+            functory.register_trigger("t", on={"type": ["order.placed"]}, function="add", input={"a": 2})
+            functory.schedules.save("often", function="add", input={"a": 3}, every="1s")
+            functory.emit("order.placed")
+            # The router has started one of them, and the scheduler the other one.
+            wait_for(
+                lambda: {row["result"] for row in functory.executions.list(payloads=True)} >= {3, 4},
+                seconds=60,
+            )
+        both.wait_ready()
+        url = re.search(r"metrics=(\S+)", both.output)
+        assert url is not None
+        text = urllib.request.urlopen(url.group(1)).read().decode()
+        assert "functory_router_lag" in text and "functory_outbox_pending" in text
+        assert both.stop() == 0
+
+
 def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: str) -> None:
     with Roles(tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=redis_url) as roles:
         roles.migrate()
