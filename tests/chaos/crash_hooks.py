@@ -86,6 +86,14 @@ def before_commit(hook: Hook, loop: str) -> None:
     Database.write = written  # type: ignore[method-assign]
 
 
+def before_dispatches_commit(hook: Hook) -> None:
+    """Die before a transaction of the dispatcher commits; it gets all executions, because the router sends none."""
+    from functory.engine.executions import direct_dispatch
+
+    direct_dispatch.fits = lambda rows, places, now: False
+    before_commit(hook, "dispatcher")
+
+
 def around_publish(hook: Hook, when: str) -> None:
     """Die before or after the messages of the dispatcher or the router are on the broker; their commit is done."""
     from functory.workers.task_sender import TaskSender
@@ -200,7 +208,7 @@ def blind(hook: Hook) -> None:
 HOOKS: dict[str, Callable[[Hook], None]] = {
     "router-poison": poison,
     "router-before-commit": lambda hook: before_commit(hook, "router"),
-    "dispatcher-before-commit": lambda hook: before_commit(hook, "dispatcher"),
+    "dispatcher-before-commit": lambda hook: before_dispatches_commit(hook),
     "dispatcher-before-publish": lambda hook: around_publish(hook, "before"),
     "dispatcher-after-publish": lambda hook: around_publish(hook, "after"),
     "reaper-before-commit": lambda hook: before_commit(hook, "reaper"),

@@ -27,6 +27,9 @@ HOUR = 3600
 # How long a clock stays wrong: longer than a lease, and longer than the work takes to give.
 WRONG_SECONDS = 5.0
 
+# What a role logs that has found the clock of the database server set back.
+NOTICED = "the clock of the database server was set back"
+
 # Rows may be this much older than the start of the roles; far less than the error of a clock.
 TOLERANCE = timedelta(minutes=10)
 
@@ -102,7 +105,7 @@ def in_order(chaos: Chaos, counts: Counts) -> list[str]:
     complaints = nothing_lost(chaos, counts)
     if chaos.deployment.exits:
         complaints.append(f"processes have ended: {dict(chaos.deployment.exits)}")
-    if not chaos.lines("the clock of the database server was set back"):
+    if not chaos.lines(NOTICED):
         complaints.append("no role noticed that the clock was set back")
     with chaos.database.read() as tx:
         times = tx.connection.execute(sa.select(event.c.time).order_by(event.c.id)).scalars().all()
@@ -118,6 +121,12 @@ def set_back(chaos: Chaos) -> None:
     chaos.pause(0, 2)
     chaos.mark()
     chaos.notes["clock"].set(-HOUR)
+    _notice(chaos)
+
+
+def _notice(chaos: Chaos) -> None:
+    """Wait until a role has found that the server's clock was set back: it looks every few seconds."""
+    chaos.wait(lambda: chaos.lines(NOTICED), "a role that looks at the server's clock")
     time.sleep(WRONG_SECONDS)
 
 
@@ -128,7 +137,7 @@ def set_back_and_forward(chaos: Chaos) -> None:
         chaos.pause(0, 1)
         chaos.mark()
         chaos.notes["clock"].set(wrong)
-        time.sleep(WRONG_SECONDS)
+        _notice(chaos)
 
 
 # Zones with other dates and sizes of the change: Europe, the west of the Americas, and half an hour in the Pacific.
