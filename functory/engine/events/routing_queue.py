@@ -103,8 +103,8 @@ def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any], also: Seque
 def take_pending(tx: Tx, limit: int, beside: tuple[Any, ...] = ()) -> Taken:
     """Lock up to ``limit`` pending events, in order.
 
-    ``beside`` are further columns, with the same value in each row: the statement reads them at the moment at which it
-    reads the events. They may have the parameter ``now``.
+    ``beside`` are further columns, with the same value in each row: one snapshot of the database has
+    them and the events. They may have the parameter ``now``.
     """
     return _lock_pending(tx, _take(beside), {"limit": limit}, beside)
 

@@ -1,6 +1,6 @@
 """What every routing transaction has to know beside its events: columns of the statement that reads the events.
 
-So both are of the same moment. A trigger that was saved before an event was written is never missed.
+So both are of one snapshot of the database. A trigger that was saved before an event was written is never missed.
 """
 
 from __future__ import annotations
