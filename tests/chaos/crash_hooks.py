@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -59,6 +60,10 @@ class Hook:
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
+# Also inside of a statement that begins with WITH; a SELECT ... FOR UPDATE changes nothing.
+_WRITES = re.compile(r"^\s*UPDATE\b|\bINSERT INTO\b|\bDELETE FROM\b", re.IGNORECASE)
+
+
 def before_commit(hook: Hook, loop: str) -> None:
     """Die before a transaction of this loop commits what it has changed."""
     from functory.engine.database.connection import Database
@@ -75,7 +80,7 @@ def before_commit(hook: Hook, loop: str) -> None:
             changed = []
 
             def note(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
-                if statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE") and cursor.rowcount > 0:
+                if _WRITES.search(statement) and cursor.rowcount > 0:
                     changed.append(statement)
 
             event.listen(tx.connection, "after_cursor_execute", note)
