@@ -2,10 +2,12 @@
 #
 # locks/*.txt carry versions and hashes only, so that any index or mirror can serve them:
 #   run.txt    what `make demo` needs
+#   image.txt  what the container image has: all extras of a deployment (deploy/Dockerfile)
 #   dev.txt    everything: all extras, tests, checks, docs
 #   fuzz.txt   what `make fuzz` needs beside it
 #   plot.txt   what `make soak` needs beside it
 #   bench.txt  what `make bench` needs beside it
+#   charts.txt  what the tests of the Helm chart need: files of these packages, installed by tests.services
 #   babyagi.txt  the BabyAGI that it compares with, in an environment of its own
 #   tools.txt  what installs the others and builds this package
 
@@ -33,29 +35,33 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sample simulate chaos fuzz leaks soak check bench docs lock clean
+.PHONY: help demo dashboard test test-all test-sample simulate chaos fuzz leaks soak check bench docs lock clean
 
 help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/.run ## run the demo on real input: the licence watch (ARGS=--keep keeps its folder)
+demo: .venv/.run .venv/.dashboard ## run the demo on real input: the licence watch (ARGS=--keep keeps its folder, --watch adds a Prometheus)
 	@$(BIN)/functory demo $(ARGS)
+
+dashboard: .venv/.ready ## build the dashboard (needs npm's registry; node from the path or from the development lock)
+	@STRICT=1 dashboard/build.sh
 
 # Tests wait for processes most of their time: twice as many at once as there are cores.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n * 2)))
 
-test: .venv/.ready ## run the tests on their own servers: minutes (with STRICT=1 a missing server is a failure)
+test: .venv/.ready .venv/.dashboard ## run the tests on their own servers: minutes (with STRICT=1 a missing server is a failure)
 	@$(PY) -m tests.services --install
+	@dashboard/build.sh test
 	@$(PY) -m pytest -n $(JOBS) $(ARGS)
 
-test-all: .venv/.ready .venv/.fuzz ## run the long tests too: every attack in every tier, faults, many seeds, fuzz
+test-all: .venv/.ready .venv/.dashboard .venv/.fuzz ## run the long tests too: every attack in every tier, faults, many seeds, fuzz
 	@$(PY) -m tests.services --install
 	@$(PY) -m pytest -n $(JOBS) --long=all $(ARGS)
 	@$(PY) -m tests.simulation --seeds 3000 --jobs 2
 	@$(PY) -m tests.fuzz.frames --seconds 60
 
-test-sample: .venv/.ready ## run some of the long tests, chosen by a seed (ARGS='--long-seed 7 --long-seconds 300')
+test-sample: .venv/.ready .venv/.dashboard ## run some of the long tests, chosen by a seed (ARGS='--long-seed 7 --long-seconds 300')
 	@$(PY) -m tests.services --install
 	@$(PY) -m pytest -n $(JOBS) --long=sample $(ARGS)
 
@@ -77,13 +83,14 @@ leaks: .venv/.ready ## kill processes of 10,000 executions at random, search for
 soak: .venv/.plot ## run at half of the highest rate for 30 minutes, and check that nothing grows (ARGS='--minutes 5')
 	@$(PY) -m benchmarks.soak $(ARGS)
 
-check: .venv/.ready ## dependencies, format, lint, types, import contracts, vocabulary: seconds
+check: .venv/.ready .venv/.dashboard ## dependencies, format, lint, types, import contracts, vocabulary: seconds
 	@$(UV) pip check -q --python $(PY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(PY) -m tests.support.vocabulary
+	@dashboard/build.sh check
 
 bench: .venv/.bench .venv/.babyagi ## measure the speed beside Celery, DBOS, procrastinate and BabyAGI in the same run (ARGS='--pairs 3 --json')
 	@$(PY) -m tests.services --install
@@ -96,17 +103,20 @@ UV_COMPILE = $(UV) pip compile -q --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --no-emit-find-links $(ARGS)
 
 lock: $(UV) ## compute locks/ anew from pyproject.toml (ARGS=--upgrade takes the newest versions)
-	$(UV_COMPILE) --extra server --extra postgres --extra redis --extra otel --extra agents --group dev \
+	$(UV_COMPILE) --extra server --extra oidc --extra postgres --extra redis --extra otel --extra agents --group dev \
 		pyproject.toml -o locks/dev.txt
 	$(UV_COMPILE) --extra server -c locks/dev.txt pyproject.toml -o locks/run.txt
+	$(UV_COMPILE) --extra server --extra oidc --extra postgres --extra redis --extra otel -c locks/dev.txt \
+		pyproject.toml -o locks/image.txt
 	$(UV_COMPILE) -c locks/dev.txt locks/tools.in -o locks/tools.txt
 	$(UV_COMPILE) -c locks/dev.txt --group fuzz -o locks/fuzz.txt
 	$(UV_COMPILE) -c locks/dev.txt --group plot -o locks/plot.txt
 	$(UV_COMPILE) -c locks/dev.txt --group bench -o locks/bench.txt
 	$(UV_COMPILE) locks/babyagi.in -o locks/babyagi.txt
+	$(UV_COMPILE) --no-deps locks/charts.in -o locks/charts.txt
 
 clean: ## remove the environment and everything that was built or cached
-	rm -rf .venv site dist .fuzz .chaos .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf .venv site dist functory/dashboard/static dashboard/node_modules dashboard/.build .fuzz .chaos .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # In an environment that has more than run.txt (see .ready) this changes nothing: run.txt is a part of dev.txt.
@@ -121,6 +131,13 @@ clean: ## remove the environment and everything that was built or cached
 	@$(UV) pip install -q --python $(PY) --require-hashes -r locks/dev.txt
 	@$(UV) pip install -q --python $(PY) --no-deps --no-build-isolation -e .
 	@touch .venv/.run $@
+
+# What the dashboard is made of. Without node or npm's registry the rest works: the script says so.
+DASHBOARD := $(wildcard dashboard/*.* dashboard/src/*.* dashboard/src/*/*.*)
+
+.venv/.dashboard: $(UV) $(DASHBOARD)
+	@dashboard/build.sh
+	@touch $@
 
 .venv/.fuzz: .venv/.ready locks/fuzz.txt
 	@echo "setting up: the fuzzer (locks/fuzz.txt)"

@@ -1,6 +1,7 @@
 """``python -m benchmarks [NAME …] [--json]``: run all benchmarks of parts, or the named ones.
 
-``python -m benchmarks speed`` measures whole deployments; its own options follow.
+``python -m benchmarks speed`` measures whole deployments, and ``python -m benchmarks dashboard`` the API and the pages;
+their own options follow.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ NAMES = (
     "frames",
     "schedules",
     "webhooks",
+    "gateway",
     "files",
     "buffers",
     "backlog",
     "idle",
     "partitions",
     "prune",
+    "scrape",
     "verify",
 )
 
@@ -31,8 +34,12 @@ NAMES = (
 def main() -> int:
     if sys.argv[1:2] == ["speed"]:
         return importlib.import_module("benchmarks.speed.__main__").main(sys.argv[2:])
+    if sys.argv[1:2] == ["dashboard"]:
+        return importlib.import_module("benchmarks.dashboard.run").main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="speed, or of " + ", ".join(NAMES))
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="speed, dashboard, or of " + ", ".join(NAMES)
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
     parser.add_argument("--executions", type=int, help="size of the history, for verify")
     given = parser.parse_args()

@@ -23,6 +23,7 @@ from functory._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from functory.client import Functory, Handle
+    from functory.engine.agents.memory import Memory
     from functory.engine.errors import (
         Conflict,
         ExecutionFailed,
@@ -34,8 +35,14 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
+    from functory.engine.executions.runs.tool_search import Tools
     from functory.engine.serialization.python_values import Naive as Naive
     from functory.engine.settings import Settings
+    from functory.remote.client import RemoteFunctory
+    from functory.workers.sandbox.guest import step as step
+
+    memory: Memory
+    tools: Tools
 
 __all__ = [
     "Conflict",
@@ -60,6 +67,7 @@ __all__ = [
     "gather",
     "register_function",
     "register_trigger",
+    "step",
     "submit",
     "submit_many",
     "use",
@@ -68,8 +76,11 @@ __all__ = [
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_default_engine: Functory | None = None
+_default_engine: Functory | RemoteFunctory | None = None
 _lock = threading.Lock()
+
+# Inside of a function they are of its run; outside they are those of the database, for scripts and tests.
+_SERVICES = ("memory", "tools")
 
 # Public errors and classes that other modules define.
 _LAZY = {
@@ -94,22 +105,31 @@ _LAZY = {
 }
 
 
-def engine_of_process(*, create: bool = True) -> Functory:
+def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
     """The engine that the module-level functions use: made from the settings at its first use.
+
+    With ``FUNCTORY_URL``, or ``url`` in ``functory.toml``, it is a client of that server.
 
     Without ``create`` it raises :class:`NotFound` where that would make a database.
     """
     global _default_engine
     with _lock:
         if _default_engine is None:
-            from functory.client import Functory
+            from functory.remote import address
 
-            _default_engine = Functory(create=create)
+            if address.url_of_process() is None:
+                from functory.client import Functory
+
+                _default_engine = Functory(create=create)
+            else:
+                from functory.remote.client import RemoteFunctory
+
+                _default_engine = RemoteFunctory()
             atexit.register(close)
         return _default_engine
 
 
-def use(engine: Functory | None) -> None:
+def use(engine: Functory | RemoteFunctory | None) -> None:
     """Let the module-level functions use ``engine`` (None: the default one again)."""
     global _default_engine
     with _lock:
@@ -135,48 +155,64 @@ def register_function(**declared: Any) -> Callable[[Callable[_P, _R]], Callable[
 
 def register_function(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`."""
-    engine = engine_of_process()
+    engine = _verbs()
     if function is None:
         return engine.register_function(**declared)
     return engine.register_function(function, **declared)
 
 
-def register_trigger(name: str | None = None, **fields: Any) -> dict[str, Any]:
-    """Save a trigger in either spelling; see :meth:`Functory.register_trigger`."""
-    return engine_of_process().register_trigger(name, **fields)
+def register_trigger(name: str | None = None, **fields: Any) -> Any:
+    """Save a trigger in either spelling; see :meth:`Functory.register_trigger`. Returns its row."""
+    return _verbs().register_trigger(name, **fields)
 
 
 def call(function: str, /, *args: Any, **kwargs: Any) -> Any:
     """Run a stored function as an execution and return its result."""
-    return engine_of_process().call(function, *args, **kwargs)
+    return _verbs().call(function, *args, **kwargs)
 
 
 def submit(function: str, /, *args: Any, **kwargs: Any) -> Handle:
     """Start a stored function; ``.result()`` waits for it."""
-    return engine_of_process().submit(function, *args, **kwargs)
+    return _verbs().submit(function, *args, **kwargs)
 
 
-def submit_many(function: str, /, inputs: Iterable[Mapping[str, Any]], *, delay: float = 0.0) -> list[Handle]:
+def submit_many(
+    function: str,
+    /,
+    inputs: Iterable[Mapping[str, Any]],
+    *,
+    delay: float = 0.0,
+    idempotency_key: str | None = None,
+) -> list[Handle]:
     """Start a stored function once for each input object, all of them or none."""
-    return engine_of_process().submit_many(function, inputs, delay=delay)
+    return _verbs().submit_many(function, inputs, delay=delay, idempotency_key=idempotency_key)
 
 
 def gather(*handles: Handle) -> list[Any]:
     """The results of several started functions, in their order."""
-    return engine_of_process().gather(handles)
+    return _verbs().gather(handles)
 
 
 def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
     """Write one event; returns its id."""
-    return engine_of_process().emit(type_, data, subject=subject)
+    return _verbs().emit(type_, data, subject=subject)
 
 
 def emit_many(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Write many events, all of them or none; returns their ids."""
-    return engine_of_process().emit_many(events)
+    return _verbs().emit_many(events)
+
+
+def _verbs() -> Any:
+    """What both kinds of engine offer under the same names."""
+    return engine_of_process()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "step":
+        return importlib.import_module("functory.workers.sandbox.guest.step")
+    if name in _SERVICES:
+        return _service(name)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     from importlib.util import find_spec  # here: the zygote, which imports this package too, does without
@@ -199,12 +235,32 @@ def __getattr__(name: str) -> Any:
     return run
 
 
+def _service(name: str) -> Any:
+    """A service of the process's engine that code of functions has under the same name."""
+    engine = engine_of_process()
+    if not hasattr(engine, name):
+        from functory.engine.errors import Invalid
+
+        raise Invalid(
+            f"functory.{name} does not work over a server",
+            "the HTTP API does not have it",
+            "use it inside of a function, or where the database is",
+        )
+    return getattr(engine, name)
+
+
 def _no_such_attribute(name: str) -> str:
     """Say that there is no such attribute, and which one may be meant."""
     import difflib
 
-    stored = [row["name"] for row in _default_engine.functions.list()] if _default_engine is not None else []
+    stored = _stored_names()
     near = difflib.get_close_matches(name, [*__all__, *stored], 1)
     return f"functory has no attribute {name!r}, and no stored function has that name" + (
         f"; did you mean {near[0]}?" if near else ""
     )
+
+
+def _stored_names() -> list[str]:
+    if _default_engine is None:
+        return []
+    return [row["name"] if isinstance(row, dict) else row.name for row in _default_engine.functions.list()]

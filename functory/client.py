@@ -1,4 +1,4 @@
-"""Functory in this process: the services composed, and in embedded mode the roles as well.
+"""Functory in this process: what programs do with its services (:mod:`functory.client_services`).
 
 ``Functory()`` without any argument is a complete engine: a SQLite file in ``.functory/``, started at
 the first use, stopped at the end of the program. With a database and broker configured it is a client
@@ -7,228 +7,67 @@ of that deployment: it writes rows, and the roles that run elsewhere do the rest
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-import structlog
-
 from functory import decorated_function
-from functory.engine import private_files
+from functory.client_services import ClientServices
 from functory.engine.access import grants
-from functory.engine.access.secrets import Secrets
-from functory.engine.database import migrations
-from functory.engine.database.connection import Database
-from functory.engine.database.schema_check import SchemaCheck
 from functory.engine.errors import FunctoryError, WaitTimeout
-from functory.engine.events.store import Events
-from functory.engine.executions import store as execution_store
-from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.executions.lineage import Lineage
+from functory.engine.executions import id_lookup, outcomes
 from functory.engine.executions.start_many import start_many
-from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments, dependencies
-from functory.engine.functions.grant_approvals import GrantApprovals
-from functory.engine.functions.registry import Functions
-from functory.engine.functions.state import State
-from functory.engine.settings import Settings, load_settings
-from functory.engine.triggers.kill_switch import Switches
-from functory.engine.triggers.store import Triggers
-from functory.engine.triggers.suppressions import Suppressions
+from functory.engine.settings import Settings
 from functory.handle import Handle
-from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
-    from functory.engine.functions.declaration import Signature
-    from functory.engine.functions.environments import PackageNeeds, Resolved
     from functory.engine.triggers.suppressed_matches import Resumed
+    from functory.remote.client import RemoteFunctory
     from functory.schedules import Schedules
-    from functory.trigger_history import TriggerHistory
-    from functory.trigger_saves import TriggerSaves
     from functory.triggers.analysis import backtest, cycles
-    from functory.workers.client_sender import ClientSender
-    from functory.workers.environments import Environments
-    from functory.workers.sandbox.runner import Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# From this start on, a process sends its executions itself. A command that starts one has ended before a connection to
-# the broker would be open.
-STARTS_BEFORE_SENDING = 3
 
+class Functory(ClientServices):
+    """One engine or one client of a deployment, by its settings.
 
-class Functory:
-    """One engine or one client of a deployment, by its settings."""
+    With the address of a server in place of the settings, or without settings where ``FUNCTORY_URL`` is set, it is a
+    :class:`functory.remote.client.RemoteFunctory`.
+    """
 
-    def __init__(self, settings: Settings | None = None, *, author: str = "", create: bool = True) -> None:
-        """Open the database of the settings. With ``create`` the embedded mode makes a missing database or schema, else
-        it raises :class:`NotFound` or :class:`Conflict`; ``created`` says whether it did.
-        """
-        self.settings = settings or load_settings()
-        self.author = author or _whoami()
-        if create and self.settings.database.startswith("sqlite"):
-            private_files.make_home(self.settings.home)
-        private_files.mend(self.settings)
-        self.database = Database.of(self.settings, pool_size=self.settings.worker_slots + 6)
-        self.events = Events(self.database, self.settings.max_event_bytes)
-        self.executions = Executions(self.database, self.settings)
-        self.compensations = Compensations(self.database)
-        self.functions = Functions(self.database, self.inspect, self.settings, self._resolve)
-        self.grant_approvals = GrantApprovals(self.database, self.settings)
-        self.triggers = Triggers(self.database)
-        self.sources = Registry(self.database)
-        self.suppressions = Suppressions(self.database)
-        self.switches = Switches(self.database)
-        self.secrets = Secrets(self.database, self.settings)
-        self.state = State(self.database)
-        self.lineage = Lineage(self.database)
-        self._embedded: Any = None
-        self._starts = 0
-        self._sender: ClientSender | None = None
-        self._inherited: ClientSender | None = None
-        self._schema = SchemaCheck(self.database)
-        self._lock = threading.Lock()
-        self.created = False
-        if self.settings.embedded:
-            try:
-                if not create:
-                    migrations.check_exists(self.database)
-                self.created = migrations.current(self.database) is None
-                migrations.upgrade(self.database)
-            except BaseException:
-                self.database.close()
-                raise
-        else:
-            self.database.listen_for_wakeups()
+    @overload
+    def __new__(cls, settings: str, *, token: str | None = None, timeout: float = 60.0) -> RemoteFunctory: ...
+
+    @overload
+    def __new__(
+        cls, settings: Settings | None = None, *, author: str = "", create: bool = True
+    ) -> Functory: ...
+
+    def __new__(cls, settings: Settings | str | None = None, **options: Any) -> Any:
+        """Choose between an engine and a client of a server."""
+        from functory.remote import address
+
+        if not isinstance(settings, str) and (settings is not None or address.url_of_process() is None):
+            return super().__new__(cls)
+        from functory.remote.client import RemoteFunctory
+
+        # A server knows the author by the token, and makes its database itself.
+        of_engine = ("author", "create")
+        return RemoteFunctory(settings, **{name: options[name] for name in options if name not in of_engine})
 
     @cached_property
     def schedules(self) -> Schedules:
-        """Schedules. Loaded on first use, like the properties below: most commands need none of them, and importing
-        them would cost more than the command's work."""
+        """Schedules, with their triggers."""
         from functory.schedules import Schedules
 
         return Schedules(self)
-
-    @cached_property
-    def trigger_saves(self) -> TriggerSaves:
-        """Saves triggers, and checks them against functions."""
-        from functory.trigger_saves import TriggerSaves
-
-        return TriggerSaves(self.functions, self.triggers, self.events, self.lineage, self.settings)
-
-    @cached_property
-    def trigger_history(self) -> TriggerHistory:
-        """What triggers decided about past events: backtests, and matches that were suppressed."""
-        from functory.trigger_history import TriggerHistory
-
-        return TriggerHistory(self.database, self.events, self.triggers, self.settings)
-
-    @cached_property
-    def runner(self) -> Runner:
-        """The child processes of this engine; loaded at the first use, because most commands need none."""
-        from functory.workers.sandbox.runner import Runner
-
-        return Runner.from_settings(self.settings)
-
-    @cached_property
-    def environments(self) -> Environments:
-        """The packages of functions; loaded at the first use as well."""
-        from functory.workers.environments import Environments
-
-        return Environments(self.settings, self.database)
-
-    def inspect(
-        self,
-        source: str,
-        name: str,
-        *,
-        packages: Sequence[str] = (),
-        modules: Mapping[str, str] | None = None,
-    ) -> Signature:
-        """Inspect the signature of a function by executing its source in the sandbox, without any rights."""
-        from functory.workers.sandbox.checks.startup import check_tier
-
-        # A client that runs nothing else executes the source here too: never in a weaker sandbox than demanded.
-        check_tier(self.settings, self.runner, inspecting=True)
-        return self.runner.inspect(source, name, packages=packages, modules=modules)
-
-    def _resolve(self, needs: PackageNeeds, *, renew: bool = False) -> Resolved:
-        return self.environments.resolve(needs, renew=renew)
-
-    def __enter__(self) -> Functory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def start(self) -> Functory:
-        """In embedded mode, run all roles in this process from now on; else check the schema."""
-        with self._lock:
-            if self._embedded is None and self.settings.embedded:
-                from functory.engine.telemetry import log_config
-                from functory.roles.services import EmbeddedRoles
-
-                if not structlog.is_configured():
-                    # A plain script: log messages of the roles must not mix with its output.
-                    log_config.configure("warning")
-
-                embedded = EmbeddedRoles(self.database, self.settings, self.runner)
-                embedded.start()
-                self._embedded = embedded
-            elif not self.settings.embedded:
-                self._schema.check()
-        return self
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Start this engine after the block. An error that another schema causes becomes :class:`Conflict`."""
-        with self._schema.clarify():
-            yield
-        self.start()
-
-    @contextmanager
-    def _starting(self) -> Iterator[None]:
-        """As :meth:`_writing`, for executions: a process that starts several sends them itself."""
-        self._starts += 1
-        if self._starts > STARTS_BEFORE_SENDING and (self.settings.publishes or self._embedded is not None):
-            self._open_sender()
-        with self._writing():
-            yield
-
-    def _open_sender(self) -> None:
-        with self._lock:
-            if self._sender is None or self._sender.pid != os.getpid():
-                from functory.workers.client_sender import ClientSender
-
-                # A forked child must not close the connection of its parent, so that sender is kept.
-                self._inherited = self._sender
-                self._sender = self.executions.direct = ClientSender(self.database, self.settings)
-
-    @property
-    def health(self) -> dict[str, bool]:
-        """Health of each background service by name; empty for a client."""
-        return self._embedded.health if self._embedded is not None else {}
-
-    def close(self) -> None:
-        """Stop the roles and close the database. Running executions are released; nothing is lost."""
-        with self._lock:
-            embedded, self._embedded = self._embedded, None
-            sender, self._sender, self.executions.direct = self._sender, None, None
-        if sender is not None and sender.pid == os.getpid():
-            sender.close()
-        if embedded is not None:
-            embedded.stop()
-        if "runner" in self.__dict__:
-            self.runner.close()
-        self.database.close()
 
     @overload
     def register_function(self, function: Callable[P, R], /, **declared: Any) -> Callable[P, R]: ...
@@ -284,11 +123,13 @@ class Functory:
         *,
         shadow: bool = False,
         expected_version: int | None = None,
+        author: str | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
         """Save a trigger as :meth:`register_trigger` does. The caller shows the ``warnings`` of the row."""
+        by = self.author if author is None else author
         return self.trigger_saves.save(
-            name, fields, author=self.author, shadow=shadow, expected_version=expected_version
+            name, fields, author=by, shadow=shadow, expected_version=expected_version
         )
 
     def trigger_graph(self) -> cycles.Graph:
@@ -343,25 +184,107 @@ class Functory:
             )
         return Handle(self, row["id"], before)
 
+    def now(self) -> datetime:
+        """The time of the database."""
+        return self.database.clock.now()
+
+    def workers_alive(self) -> list[dict[str, Any]]:
+        """The workers whose lease has not run out."""
+        from functory.engine.executions import worker_registry
+
+        return worker_registry.alive(self.database, self.settings.lease_seconds)
+
+    def trigger_failure(self, trigger: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The last failed match of a trigger: :func:`functory.engine.triggers.failures.last`."""
+        from functory.engine.triggers import failures
+
+        return failures.last(self.database, trigger["id"])
+
+    def explain_event(self, id_: str) -> list[dict[str, Any]]:
+        """What each trigger decided about an event: :func:`functory.triggers.analysis.event_explanation.explain`."""
+        from functory.triggers.analysis.event_explanation import explain
+
+        return explain(
+            self.events.get(id_),
+            self.triggers.definitions(),
+            self.lineage.firings(id_),
+            self.database.clock.now(),
+        )
+
+    def find_id(self, text: str, *kinds: id_lookup.Kind) -> str:
+        """Return the whole id that begins with ``text`` (:mod:`functory.engine.database.short_ids`). Raises
+        :class:`NotFound`, also when several do.
+        """
+        return id_lookup.resolve(self.database, text, kinds)
+
+    def start_execution(
+        self,
+        function: str,
+        input_: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        cause: str = "api",
+        idempotency_key: str | None = None,
+        delay: float = 0.0,
+        priority: int | None = None,
+    ) -> dict[str, Any]:
+        """Start a function with an input object. Returns the execution's row. Raises as :meth:`Executions.start`."""
+        with self._starting():
+            return self.executions.start(
+                function,
+                input_,
+                version=version,
+                cause=cause,
+                idempotency_key=idempotency_key,
+                delay=delay,
+                priority=priority,
+            )
+
     def submit_many(
-        self, function: str, /, inputs: Iterable[Mapping[str, Any]], *, delay: float = 0.0
+        self,
+        function: str,
+        /,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        delay: float = 0.0,
+        idempotency_key: str | None = None,
     ) -> list[Handle]:
         """Start a function (``name`` or ``name@3``) once for each input object, all of them or none: at most 10,000.
 
-        ``delay`` is in seconds. Raises as :func:`functory.engine.executions.start_many.start_many`.
+        ``delay`` is in seconds. A used ``idempotency_key`` starts nothing and returns what it has started. Raises as
+        :func:`functory.engine.executions.start_many.start_many`.
         """
         name, version = dependencies.parse_reference(function)
+        ids = self.start_executions(
+            name, inputs, version=version, delay=delay, idempotency_key=idempotency_key
+        )
+        return [Handle(self, id_) for id_ in ids]
+
+    def start_executions(
+        self,
+        function: str,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        version: int | None = None,
+        delay: float = 0.0,
+        priority: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Start a function once for each input object, all of them or none. Returns the ids, in order. Raises as
+        :func:`functory.engine.executions.start_many.start_many`.
+        """
         with self._starting():
-            ids = start_many(
+            return start_many(
                 self.database,
                 self.settings,
-                name,
+                function,
                 inputs,
                 version=version,
                 delay=delay,
+                priority=priority,
                 direct=self.executions.direct,
+                idempotency_key=idempotency_key,
             )
-        return [Handle(self, id_) for id_ in ids]
 
     def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a function and return its result. Raises :class:`ExecutionFailed`."""
@@ -390,8 +313,7 @@ class Functory:
     def gather(self, handles: Iterable[Handle], timeout: float | None = None) -> list[Any]:
         """Wait for several handles; return their results in order."""
         return [
-            execution_store.result_or_raise(row)
-            for row in self.executions.wait([h.id for h in handles], timeout)
+            outcomes.result_or_raise(row) for row in self.executions.wait([h.id for h in handles], timeout)
         ]
 
     def emit(
@@ -423,10 +345,6 @@ class Functory:
                 what = ", ".join(f"{count} {name}" for name, count in open_.items() if count)
                 raise WaitTimeout("there is still work", what, "functory execution list --state running")
             self.database.wakeup.wait("finished", seen, 0.05)
-
-
-def _whoami() -> str:
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
 
 
 __all__ = ["Functory", "FunctoryError", "Handle"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from functory.engine.executions import store as execution_store
+from functory.engine.executions import outcomes
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -28,7 +28,7 @@ class Handle:
             row = executions.wait_for_started(self.id, self._before_start, timeout)
             # A finished execution stays as it is: the next look finds it at once.
             self._before_start = None
-        return execution_store.result_or_raise(row)
+        return outcomes.result_or_raise(row)
 
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"

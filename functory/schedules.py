@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Protocol, get_args
 
 from functory.engine.database.connection import Database
-from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.errors import Conflict, Invalid, NotFound, VersionChanged
 from functory.engine.flow_control.controls import OverlapPolicy
 from functory.engine.names import NAME
 from functory.engine.sources import schedules
@@ -48,7 +48,9 @@ class Engine(Protocol):
     sources: Registry
     triggers: Triggers
 
-    def save_trigger(self, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    def save_trigger(
+        self, name: str | None = None, *, author: str | None = None, **fields: Any
+    ) -> dict[str, Any]:
         """Save a trigger and return its row with ``warnings``."""
         ...
 
@@ -56,9 +58,14 @@ class Engine(Protocol):
 class Schedules:
     """Saves, reads, fires and deletes schedules."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, author: str | None = None) -> None:
         self._engine = engine
         self._database = engine.database
+        self._author = engine.author if author is None else author
+
+    def by(self, author: str) -> Schedules:
+        """The same schedules, changed by this author."""
+        return Schedules(self._engine, author)
 
     def save(
         self,
@@ -92,7 +99,7 @@ class Schedules:
             KIND,
             name,
             made.model_dump(mode="json", exclude_none=True),
-            author=self._engine.author,
+            author=self._author,
             expected_version=expected_version,
         )
         return self.get(name) | {
@@ -110,7 +117,7 @@ class Schedules:
     def list(self) -> list[dict[str, Any]]:
         """All schedules by name, as :meth:`get` has them, but for the trigger."""
         rows = self._with_times(self._engine.sources.list(KIND))
-        triggers = {row["name"]: row for row in self._engine.triggers.list()} if rows else {}
+        triggers = {row["name"]: row for row in self._engine.triggers.list_definitions()} if rows else {}
         for row in rows:
             found = triggers.get(_trigger_name(row["name"]))
             row["function"] = _function_name(found if _belongs_to_schedule(found, row["name"]) else None)
@@ -118,16 +125,15 @@ class Schedules:
 
     def calendar(self, name: str) -> Calendar:
         """Return the calendar of a schedule. Raises :class:`NotFound`."""
-        return self._stored_config(self._engine.sources.get(KIND, name)).calendar
+        return self._stored_config(self._engine.sources.store.get(KIND, name)).calendar
 
     def next(self, name: str, count: int = 10, *, after: datetime | None = None) -> list[dict[str, Any]]:
         """The next ``count`` (1 to 1000) times: ``fire_time`` in UTC, ``local_time``, and ``due`` with its jitter.
 
         For a paused schedule they are the times at which it would fire. Raises :class:`NotFound`, :class:`Invalid`.
         """
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_NEXT_TIMES:
-            raise Invalid(f"wrong count {count!r}", f"it must be from 1 to {MAX_NEXT_TIMES}")
-        row = self._engine.sources.get(KIND, name)
+        _check_count(count)
+        row = self._engine.sources.store.get(KIND, name)
         config = self._stored_config(row)
         found = config.calendar.due_times(row["id"], after or self._database.clock.now())
         return [
@@ -135,9 +141,22 @@ class Schedules:
             for time, due in itertools.islice(found, count)
         ]
 
+    def preview(self, config: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]]:
+        """The next ``count`` (1 to 1000) times of a schedule that is not saved, as :meth:`next` has them.
+
+        ``due`` has no jitter: that follows from the saved schedule's id. Raises :class:`Invalid`.
+        """
+        _check_count(count)
+        calendar = self._validated_config(config).calendar
+        found = itertools.islice(calendar.times(self._database.clock.now()), count)
+        return [
+            {"fire_time": time, "local_time": calendar.local(time).isoformat(), "due": time} for time in found
+        ]
+
     def ticks(self, name: str, limit: int = 50) -> list[dict[str, Any]]:
-        """The newest ticks with ``origin`` (calendar, backfill, manual), event and first execution."""
-        row = self._engine.sources.get(KIND, name)
+        """The newest ticks with ``origin`` (calendar, backfill, manual), event and first execution, and the ``reason``
+        why a trigger was suppressed for it."""
+        row = self._engine.sources.store.get(KIND, name)
         zone = self._stored_config(row).calendar
         with self._database.read() as tx:
             found = schedules.recent_ticks(tx, row["id"], max(1, min(limit, 1000)))
@@ -149,21 +168,22 @@ class Schedules:
                 "written_at": tick["time"],
                 "event_id": tick["event_id"],
                 "execution_id": tick["execution_id"],
+                "reason": tick["reason"],
             }
             for tick in found
         ]
 
     def pause(self, name: str, *, note: str = "") -> None:
         """enabled → paused: its times pass without events."""
-        self._engine.sources.pause(KIND, name, note=note, author=self._engine.author)
+        self._engine.sources.pause(KIND, name, note=note, author=self._author)
 
     def resume(self, name: str) -> tuple[datetime | None, int]:
         """paused → enabled. Times that passed meanwhile are not caught up (as with Temporal).
 
         Returns the time of the pause, and the number of times that passed (counted to 1000).
         """
-        row = self._engine.sources.get(KIND, name)
-        self._engine.sources.resume(KIND, name, author=self._engine.author)
+        row = self._engine.sources.store.get(KIND, name)
+        self._engine.sources.resume(KIND, name, author=self._author)
         if row["state"] != "paused":
             return None, 0
         now = self._database.clock.now()
@@ -174,14 +194,14 @@ class Schedules:
 
     def delete(self, name: str) -> None:
         """Delete the schedule and its trigger; events, ticks and executions stay."""
-        self._engine.sources.get(KIND, name)
+        self._engine.sources.store.get(KIND, name)
         if self._find_trigger(name) is not None:
-            self._engine.triggers.delete(_trigger_name(name), author=self._engine.author)
-        self._engine.sources.delete(KIND, name, author=self._engine.author)
+            self._engine.triggers.delete(_trigger_name(name), author=self._author)
+        self._engine.sources.delete(KIND, name, author=self._author)
 
     def trigger(self, name: str, *, overlap: str | None = None) -> str:
         """Write an event of the schedule now, beside its calendar. Returns the event's id."""
-        row = self._engine.sources.get(KIND, name)
+        row = self._engine.sources.store.get(KIND, name)
         config = self._stored_config(row)
         with self._database.write() as tx:
             time = tx.now
@@ -210,7 +230,7 @@ class Schedules:
         ``dry_run`` nothing is written. Raises :class:`Invalid` for a range that holds more than 1000 times or reaches
         into the future, whose times get their ticks anyway.
         """
-        row = self._engine.sources.get(KIND, name)
+        row = self._engine.sources.store.get(KIND, name)
         config = self._stored_config(row)
         begin, end = _parse_timestamp(first, config, "from"), _parse_timestamp(last, config, "to")
         times = backfill.times_between(config, begin, end, self._database.clock.now())
@@ -218,6 +238,30 @@ class Schedules:
         if dry_run or not times:
             return backfill.preview(self._database, row, times)
         return backfill.write(self._database, row, config, times, policy)
+
+    def backfill_rows(
+        self,
+        name: str,
+        first: datetime | str,
+        last: datetime | str,
+        *,
+        overlap: str | None = None,
+        dry_run: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Do what :meth:`backfill` does. Returns each time of the range in UTC (``fire_time``) and in the schedule's
+        zone (``local_time``), with its ``status`` and ``event_id``.
+        """
+        done = self.backfill(name, first, last, overlap=overlap, dry_run=dry_run)
+        calendar, known = self.calendar(name), set(done.existing)
+        return [
+            {
+                "fire_time": time,
+                "local_time": calendar.local(time).isoformat(),
+                "status": "fired before" if time in known else "to be fired" if dry_run else "fired",
+                "event_id": done.events.get(time),
+            }
+            for time in sorted([*done.existing, *done.new])
+        ]
 
     def _validated_config(self, config: Mapping[str, Any]) -> ScheduleConfig:
         plugin = find_plugin(KIND)
@@ -274,17 +318,25 @@ class Schedules:
         }
         if input_ is not None:
             fields["input"] = input_
-        return self._engine.save_trigger(_trigger_name(name), **fields)
+        return self._engine.save_trigger(_trigger_name(name), author=self._author, **fields)
 
     def _check_version(self, name: str, expected: int | None) -> None:
         if expected is None:
             return
-        current = next((row["version"] for row in self._engine.sources.list(KIND) if row["name"] == name), 0)
+        current = next(
+            (row["version"] for row in self._engine.sources.store.list(KIND) if row["name"] == name), 0
+        )
         if current != expected:
-            raise Conflict(
+            raise VersionChanged(
                 f"somebody else changed the schedule {name} meanwhile",
                 f"you expected version {expected}, it is {current or 'gone'}",
+                current=current,
             )
+
+
+def _check_count(count: int) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_NEXT_TIMES:
+        raise Invalid(f"wrong count {count!r}", f"it must be from 1 to {MAX_NEXT_TIMES}")
 
 
 def _check_name(name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database
+from functory.engine.errors import NotFound
 from functory.engine.events.store import Events
 from functory.engine.executions import root_budget
 from functory.engine.executions.lineage import Lineage
@@ -47,16 +48,7 @@ class TriggerHistory:
         Flow control decides too, at the times at which the events were routed. Nothing is run. With both, the result
         holds the difference. Raises :class:`NotFound`, :class:`Invalid`.
         """
-        known = {row["name"]: row for row in self._triggers.list()}.get(name)
-        if known is None and draft is None:
-            self._triggers.get(name)
-        stored = definition.compile_definition(known) if known is not None else None
-        tried = stored
-        if draft is not None:
-            row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
-            tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
-        assert tried is not None
-        other = stored if draft is not None else None
+        tried, other = self._versions(name, draft)
         references = [dependencies.parse_reference(one.function) for one in (tried, other) if one is not None]
         with self._database.read() as tx:
             targets = versions.load_many(tx, references)
@@ -78,6 +70,28 @@ class TriggerHistory:
             budget_use=budget_use,
             progress=progress,
         )
+
+    def count_events(self, name: str, draft: Mapping[str, Any] | None = None, *, since: datetime) -> int:
+        """Return the number of events that :meth:`backtest` looks at."""
+        return self._events.count(since, backtest.possible_event_types(*self._versions(name, draft)))
+
+    def _versions(
+        self, name: str, draft: Mapping[str, Any] | None
+    ) -> tuple[definition.CompiledTrigger, definition.CompiledTrigger | None]:
+        """Return the version to try, and the stored one that it is compared with: None without a draft."""
+        try:
+            known = self._triggers.get(name)
+        except NotFound:
+            if draft is None:
+                raise
+            known = None
+        stored = definition.compile_definition(known) if known is not None else None
+        if draft is None:
+            assert stored is not None
+            return stored, None
+        row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
+        tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
+        return tried, stored
 
     def replay(self, trigger: str, event_id: str, *, author: str) -> dict[str, Any]:
         """Fire once a match that a guard, a pause or a wrong input suppressed. Returns the execution's row.

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from functory.api.problem_details import problem
 from functory.engine.settings import Settings
+from functory.engine.telemetry import server_metrics
 
 
 def sends_token(authorization: Sequence[str], token: SecretStr) -> bool:
@@ -44,6 +45,7 @@ def refuse_observer(settings: Settings) -> Response:
             detail="no token is set, so this is for this machine only, under a name of this machine; "
             "set FUNCTORY_METRICS_TOKEN and send it as a bearer token, or use FUNCTORY_METRICS_PORT",
         )
+    server_metrics.auth_failures.labels("token").inc()
     return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})
 
 

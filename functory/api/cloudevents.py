@@ -7,6 +7,7 @@ An event of the same source and id is stored once. A batch is stored as a whole 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,12 +22,12 @@ from functory.api.problem_details import problem
 from functory.api.webhooks import RETRY_AFTER_SECONDS
 from functory.client import Functory
 from functory.engine.errors import Invalid, Unavailable
-from functory.engine.events import cloudevents
+from functory.engine.events import cloudevents, trace_origins
 from functory.engine.events.cloudevents import Inbox, IncomingEvent
 from functory.engine.events.lineage_tokens import TRACESTATE, LineageToken, LineageTokens
 from functory.engine.serialization import media_types
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import server_metrics, traces
 
 log = structlog.get_logger("functory.api")
 
@@ -56,7 +57,7 @@ def mount(
             settings, request.headers.getlist("authorization"), request.headers.getlist("host")
         )
         if refused is not None:
-            metrics.events_received.labels("unknown", "refused").inc()
+            _count_refused("unknown", refused.status_code)
             return refused
         mode = "unknown"
         try:
@@ -70,10 +71,11 @@ def mount(
             return await run_in_threadpool(
                 lambda: _ingest(inbox, mode, headers, raw, _lineage_reader(tokens, headers, now))
             )
-        except (HTTPException, Invalid):
-            metrics.events_received.labels(mode, "refused").inc()
+        except (HTTPException, Invalid) as error:
+            _count_refused(mode, error.status_code if isinstance(error, HTTPException) else 400)
             raise
         except Unavailable as error:
+            server_metrics.events_rejected.labels(server_metrics.rejection(503)).inc()
             log.warning("events not stored, answered 503", why=error.reason)
             return problem(
                 503,
@@ -96,6 +98,7 @@ def authorization_error(
         )
     if callers.sends_token(authorization, settings.events_token):
         return None
+    server_metrics.auth_failures.labels("token").inc()
     return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})
 
 
@@ -125,18 +128,27 @@ def _ingest(
     inbox: Inbox, mode: str, headers: Sequence[tuple[str, str]], raw: bytes, lineage_of: LineageReader
 ) -> Response:
     if mode == "batch":
-        return _ingest_batch(inbox, raw, lineage_of)
+        return _ingest_batch(inbox, headers, raw, lineage_of)
     one = (
         cloudevents.parse_binary(headers, raw)
         if mode == "binary"
         else cloudevents.parse_structured(media_types.read_json(raw))
     )
-    ((id_, known),) = inbox.ingest([one], [lineage_of(one)])
+    ((id_, known),) = inbox.ingest([_traced(one, headers)], [lineage_of(one)])
     _count_received(mode, [known])
     return JSONResponse({"event": id_, "duplicate": known}, status_code=202)
 
 
-def _ingest_batch(inbox: Inbox, raw: bytes, lineage_of: LineageReader) -> Response:
+def _traced(one: IncomingEvent, headers: Sequence[tuple[str, str]]) -> IncomingEvent:
+    """An event with the trace context of its request, while traces are recorded."""
+    if traces.recorder is None:
+        return one
+    return replace(one, extensions=trace_origins.with_header(one.extensions, headers) or {})
+
+
+def _ingest_batch(
+    inbox: Inbox, headers: Sequence[tuple[str, str]], raw: bytes, lineage_of: LineageReader
+) -> Response:
     given = media_types.read_json(raw)
     if not isinstance(given, list) or len(given) > cloudevents.MAX_BATCH:
         raise Invalid(
@@ -148,11 +160,11 @@ def _ingest_batch(inbox: Inbox, raw: bytes, lineage_of: LineageReader) -> Respon
         try:
             one = cloudevents.parse_structured(value)
             inbox.check(one)
-            taken.append(one)
+            taken.append(_traced(one, headers))
         except Invalid as error:
             faults.append({"index": number, "what": error.what, "why": error.why})
     if faults:
-        metrics.events_received.labels("batch", "refused").inc()
+        _count_refused("batch", 400)
         return problem(
             400,
             title="the batch was not taken",
@@ -180,7 +192,14 @@ def _lineage_reader(
     return read
 
 
+def _count_refused(mode: str, status: int) -> None:
+    server_metrics.events_received.labels(mode, "refused").inc()
+    server_metrics.events_rejected.labels(server_metrics.rejection(status)).inc()
+
+
 def _count_received(mode: str, known: Sequence[bool]) -> None:
     for result, count in (("duplicate", sum(known)), ("accepted", len(known) - sum(known))):
         if count:
-            metrics.events_received.labels(mode, result).inc(count)
+            server_metrics.events_received.labels(mode, result).inc(count)
+    if any(known):
+        server_metrics.events_rejected.labels("duplicate").inc(sum(known))

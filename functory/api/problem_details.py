@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC
 from http import HTTPStatus
 from typing import Any
 
@@ -11,23 +13,54 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from functory.api.request_metrics import route_of
+from functory.engine.access.logins import TooManyAttempts, WrongPassword
+from functory.engine.database import audit
 from functory.engine.errors import (
+    AlreadyDecided,
+    AmbiguousId,
     Conflict,
     FunctoryError,
     Invalid,
     NotFound,
     Refused,
     Unavailable,
+    VersionChanged,
     WaitTimeout,
 )
+from functory.engine.serialization import json_codec
+from functory.engine.serialization.json_schema import SchemaMismatch
+from functory.engine.telemetry import server_metrics
 from functory.engine.telemetry.log_config import mask
 
 log = structlog.get_logger("functory.api")
 
 MEDIA_TYPE = "application/problem+json"
 
+
+class Forbidden(Refused):
+    """The caller has not what this ``needs``: a right of its role, unless ``what`` says another thing."""
+
+    def __init__(self, needs: str, role: str = "", *, what: str = "", why: str = "", try_: str = "") -> None:
+        super().__init__(
+            what or f"this needs the right {needs}",
+            why or f"your role is {role}",
+            try_ or "ask an admin of this installation",
+        )
+        self.needs = needs
+
+
+class Unauthorized(Refused):
+    """It is not known who sends the request."""
+
+
+class UnknownHost(Invalid):
+    """The request names a host that is not this server's."""
+
+
 _STATUS: tuple[tuple[type[FunctoryError], int], ...] = (
-    (Invalid, 400), (Refused, 403), (NotFound, 404), (Conflict, 409), (Unavailable, 503), (WaitTimeout, 504),
+    (UnknownHost, 421), (Invalid, 400), (Unauthorized, 401), (WrongPassword, 401), (TooManyAttempts, 429),
+    (Refused, 403), (NotFound, 404), (VersionChanged, 412), (Conflict, 409), (Unavailable, 503), (WaitTimeout, 504),
 )  # fmt: skip
 
 
@@ -35,10 +68,30 @@ def install(app: FastAPI) -> None:
     """Answer every error of ``app`` with problem details."""
 
     @app.exception_handler(FunctoryError)
-    def ours(_request: Request, error: FunctoryError) -> JSONResponse:
+    def ours(request: Request, error: FunctoryError) -> JSONResponse:
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         more: dict[str, Any] = {"try": error.try_} if error.try_ else {}
-        return problem(status, title=mask(error.what), detail=mask(error.why), **more)
+        if isinstance(error, WrongPassword | TooManyAttempts):
+            server_metrics.auth_failures.labels("password").inc()
+        if isinstance(error, Forbidden):
+            more["needs"] = error.needs
+            _record(request, error)
+        if isinstance(error, AmbiguousId):
+            more["candidates"] = error.candidates
+        if isinstance(error, SchemaMismatch):
+            more["errors"] = [{"pointer": pointer, "what": mask(what)} for pointer, what in error.places]
+        if isinstance(error, VersionChanged):
+            more["current"] = error.current
+        if isinstance(error, AlreadyDecided):
+            at = error.decided_at
+            more["decided_by"] = error.decided_by
+            more["decided_at"] = None if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        headers: dict[str, str] = {}
+        if status == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = "Bearer"
+        if isinstance(error, TooManyAttempts):
+            headers["retry-after"] = str(math.ceil(error.retry_after))
+        return problem(status, title=mask(error.what), detail=mask(error.why), headers=headers, **more)
 
     @app.exception_handler(HTTPException)
     def plain(_request: Request, error: HTTPException) -> JSONResponse:
@@ -62,6 +115,26 @@ def install(app: FastAPI) -> None:
         return problem(500, detail="this is a defect; the server's log has the details")
 
 
+def _record(request: Request, error: Forbidden) -> None:
+    """Count the refused attempt in the audit: one entry for a caller, a route and a minute."""
+    caller = getattr(request.state, "caller", None)
+    address = request.client.host if request.client is not None else "unknown"
+    author, origin = (caller.name, caller.origin) if caller else ("", f"http {address}")
+    # Not the path: a stranger could make any number of entries.
+    action = f"{request.method} {route_of(request.scope) or ''}"[:64]
+    try:
+        with audit.acting(origin):
+            audit.record_refused(request.app.state.functory.database, author, action, request.url.path)
+    except FunctoryError as failure:
+        log.error(
+            "refused attempt not in the audit",
+            author=author,
+            action=action,
+            needs=error.needs,
+            why=str(failure),
+        )
+
+
 def problem(
     status: int, *, title: str = "", detail: str = "", headers: dict[str, str] | None = None, **more: Any
 ) -> JSONResponse:
@@ -69,7 +142,14 @@ def problem(
     members = {"type": "about:blank", "title": title or _phrase(status), "status": status}
     if detail:
         members["detail"] = detail
-    return JSONResponse(members | more, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+    return _Problem(members | more, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+
+
+class _Problem(JSONResponse):
+    """Names of what was asked for may hold half of a character: it is escaped."""
+
+    def render(self, content: Any) -> bytes:
+        return json_codec.encode_stored(content)
 
 
 def _phrase(status: int) -> str:

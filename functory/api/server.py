@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -12,14 +14,32 @@ from fastapi import FastAPI
 from functory.api.bounded_connection import ConnectionLimits
 from functory.engine.errors import Conflict, Unavailable
 
+if TYPE_CHECKING:
+    from functory.api.stream.feed import Feed
+
+
+# An event loop that has done nothing for so long (seconds) hangs: between two requests it turns ten times a second.
+STALL_SECONDS = 60.0
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn's server, which notes when its event loop turned last, in monotonic seconds."""
+
+    turned_at = 0.0
+
+    async def on_tick(self, counter: int) -> bool:
+        self.turned_at = time.monotonic()
+        return await super().on_tick(counter)
+
 
 class Server:
     """Serves ``app`` from :meth:`start` to :meth:`stop`; ``url`` is known once it has started."""
 
     def __init__(self, app: FastAPI, host: str, port: int, limits: ConnectionLimits | None = None) -> None:
+        self._app = app
         self._host = host
         self._port = port
-        self._uvicorn = uvicorn.Server(
+        self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
                 http=(limits or ConnectionLimits()).protocol_factory(),
@@ -61,8 +81,17 @@ class Server:
         if not self._wait(timeout):
             raise Unavailable("the HTTP server did not start", f"not ready after {timeout:g} s")
 
+    @property
+    def progressing(self) -> bool:
+        """False when the event loop hangs: no request is answered."""
+        return time.monotonic() - self._uvicorn.turned_at < STALL_SECONDS
+
     def stop(self, grace: float) -> bool:
-        """Let open requests end, at most ``grace`` seconds. True when all ended."""
+        """Let open requests end, at most ``grace`` seconds. True when all ended. Live streams are ended at once."""
+        feed: Feed | None = getattr(self._app.state, "feed", None)
+        if feed is not None:
+            # It would wait for them without an end.
+            feed.close()
         self._uvicorn.should_exit = True
         thread, self._thread = self._thread, None
         if thread is None:

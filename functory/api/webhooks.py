@@ -16,7 +16,7 @@ from functory.api.problem_details import problem
 from functory.client import Functory
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.sources.webhooks import Webhooks
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import metrics, server_metrics
 from functory.triggers.sources.webhooks import Request as WebhookRequest
 from functory.triggers.sources.webhooks import WebhookReceiver, WebhookResponse
 
@@ -68,9 +68,10 @@ def mount(
                 retry_after=RETRY_AFTER_SECONDS,
             )
         _record_metrics(answer.status, answer.reason, began)
-        if answer.webhook_id is not None:
+        pause = receiver.count_refusal(answer)
+        if pause is not None:
             # After the answer: a stranger could measure the time.
-            task = asyncio.create_task(run_in_threadpool(_store_problem, receiver, answer))
+            task = asyncio.create_task(_record_refusals(receiver, answer, pause))
             problem_tasks.add(task)
             task.add_done_callback(problem_tasks.discard)
         return _response(answer)
@@ -86,12 +87,18 @@ def _response(answer: WebhookResponse) -> Response:
 
 
 def _record_metrics(status: int, reason: str, began: float) -> None:
-    metrics.webhook_requests.labels(f"{status // 100}xx", reason).inc()
-    metrics.webhook_seconds.observe(time.perf_counter() - began)
+    server_metrics.webhook_requests.labels(f"{status // 100}xx", reason).inc()
+    metrics.observe(server_metrics.webhook_seconds, time.perf_counter() - began)
+    if status >= 400:
+        server_metrics.events_rejected.labels(server_metrics.rejection(status)).inc()
+    elif reason == "duplicate":
+        server_metrics.events_rejected.labels(reason).inc()
 
 
-def _store_problem(receiver: WebhookReceiver, answer: WebhookResponse) -> None:
+async def _record_refusals(receiver: WebhookReceiver, answer: WebhookResponse, pause: float) -> None:
+    # Strangers may cause many refusals: their number is written now and then, with the problem of the first one.
+    await asyncio.sleep(pause)
     try:
-        receiver.record_problem(answer)
+        await run_in_threadpool(receiver.record_refusals, answer)
     except FunctoryError as error:
         log.warning("webhook problem not stored", why=error.reason)

@@ -87,10 +87,28 @@ def load_command(entry: command_index.CommandEntry) -> Any:
     return command
 
 
+def _check_place(arguments: Sequence[str]) -> None:
+    """Refuse a command that works on this machine where the process speaks to a server."""
+    entry = command_index.find(arguments[0]) if arguments else None
+    if entry is None or not entry.here_only or {"--help", "-h"}.intersection(arguments):
+        return
+    from functory.remote import address
+
+    if address.url_of_process() is not None:
+        from functory.engine.errors import Refused
+
+        raise Refused(
+            f"functory {entry.name} works on the machine that it runs on",
+            "FUNCTORY_URL, or url in functory.toml, names a server",
+            f"FUNCTORY_URL= functory {entry.name} …, on the machine of the engine",
+        )
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line. Returns its exit status; prints errors to stderr."""
     command = typer.main.get_command(app)
     try:
+        _check_place(arguments)
         status = command.main(args=list(arguments), prog_name="functory", standalone_mode=False)
         sys.stdout.flush()
     except typer.Exit as left:

@@ -24,12 +24,21 @@ class CommandEntry:
     verb: str | None = None
 
     @property
+    def here_only(self) -> bool:
+        """True for a command that works with the files and processes of its machine, and not over a server."""
+        return self.name in _HERE_ONLY
+
+    @property
     def is_installed(self) -> bool:
         """True when this installation has the module."""
         return importlib.util.find_spec(self.module) is not None
 
 
 _CLI = "functory.cli.commands"
+_HERE_ONLY = frozenset({
+    "dev", "environment", "db", "server", "router", "worker", "scheduler", "watcher", "gateway", "doctor", "verify",
+    "dashboard", "canary", "memory",
+})  # fmt: skip
 
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
@@ -62,7 +71,22 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
             "environment", f"{_CLI}.environment", "app", "packages of functions, locked and built", ("env",)
         ),
         CommandEntry("secret", f"{_CLI}.secret", "app", "encrypted values that functions may use"),
+        CommandEntry("model", f"{_CLI}.model", "app", "language models that functions may ask"),
+        CommandEntry("llm", f"{_CLI}.llm", "app", "calls of language models, and what they cost"),
+        CommandEntry("budget", f"{_CLI}.budget", "app", "what may be spent on language models"),
+        CommandEntry("agent", f"{_CLI}.agent.crud", "app", "agents, and their runs"),
+        CommandEntry("memory", f"{_CLI}.memory", "app", "what agents and functions remember"),
+        CommandEntry("approval", f"{_CLI}.approval", "app", "what runs of agents ask people"),
+        CommandEntry("proposal", f"{_CLI}.proposal", "app", "versions that wait to become active"),
+        CommandEntry(
+            "canary", f"{_CLI}.canary", "app", "versions that get a share of a function's executions"
+        ),
+        CommandEntry("gate", f"{_CLI}.gate", "app", "what proposals must show, and who approves them"),
         CommandEntry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
+        CommandEntry("user", f"{_CLI}.user", "app", "users of the HTTP API and the dashboard"),
+        CommandEntry("token", f"{_CLI}.token", "app", "tokens of users, for programs"),
+        CommandEntry("login", f"{_CLI}.login", "app", "who is logged in"),
+        CommandEntry("dashboard", f"{_CLI}.dashboard", "app", "the way into the dashboard of functory dev"),
         CommandEntry("state", f"{_CLI}.state", "app", "small values that functions keep between executions"),
         CommandEntry(
             "pack", f"{_CLI}.pack", "app", "packs of other systems, imported as functions and triggers"
@@ -80,6 +104,7 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
             "fires schedules, finds lost executions, deletes old rows",
         ),
         CommandEntry("watcher", f"{_CLI}.watcher", "watcher", "listens to files, queues and plug-ins"),
+        CommandEntry("gateway", f"{_CLI}.gateway", "gateway", "sends requests to language models"),
     ),
     "Checks": (
         CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),

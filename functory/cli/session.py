@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from functory.engine.serialization.control_characters import marked_lines
+from functory.remote import address
 from functory.terminal import console
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def sharing(opened: Functory) -> Iterator[None]:
 
 @contextlib.contextmanager
 def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
-    """Open the engine of the settings, or lend the shared one.
+    """Open the engine of the settings, or lend the shared one. Where the process speaks to a server (``FUNCTORY_URL``),
+    it is that server under the same names.
 
     With ``start`` the roles run in this process (embedded mode only). With ``create`` a missing database is made, which
     a note says; only commands that store something new do that.
@@ -41,8 +44,16 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
     if (shared := _shared.get()) is not None:
         yield shared
         return
+    if (at := address.url_of_process()) is not None:
+        from functory.cli.remote.engine import RemoteEngine
+        from functory.remote.client import RemoteFunctory
+
+        with RemoteEngine(RemoteFunctory(at)) as server:
+            # It has the names that commands use, and refuses the others.
+            yield cast("Functory", server)
+        return
     from functory.client import Functory
-    from functory.engine.database import migrations
+    from functory.engine.database import audit, migrations
     from functory.engine.settings import load_settings
 
     log_to_stderr()
@@ -55,7 +66,13 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
             opened.start()
         elif not settings.embedded:
             migrations.check(opened.database)
-        yield opened
+        with audit.acting(f"cli {opened.author}@{socket.gethostname()}"):
+            yield opened
+
+
+def is_remote() -> bool:
+    """Return True where commands speak to a server."""
+    return _shared.get() is None and address.url_of_process() is not None
 
 
 def log_to_stderr() -> None:

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 # Where the label of a field is not its name.
-_LABELS = {"holder": "runs at", "url": "address", "last_event_at": "last event", "files": "files known"}
+_LABELS = {
+    "holder": "runs at",
+    "url": "address",
+    "last_event_at": "last event",
+    "events_last_hour": "events in the last hour",
+    "files": "files known",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from functory._version import __version__
 from functory.api import create_app
+from functory.api.access import admission
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.dev.event_feed import EventFeed
+from functory.engine.access.logins import login_address
 from functory.engine.database import sqlite_files
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
@@ -89,14 +91,19 @@ def run(settings: Settings, *, quiet: bool) -> int:
     with contextlib.ExitStack() as stack:
         functory = stack.enter_context(Functory(settings))
         functory.database.on_lost = ending.fail
-        server = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
+        admission.check(functory)
+        owner = admission.has_owner(functory)
+        server = Server(
+            create_app(functory, owner=owner), settings.host, settings.port, ConnectionLimits.of(settings)
+        )
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
-        stack.enter_context(process.expose_state_metrics(functory.database))
+        stack.enter_context(process.show_state_metrics(functory.database, settings))
         own_port = stack.enter_context(process.serve_metrics(settings))
         feed = EventFeed(functory)
         functory.start()
-        for line in _banner(functory, server.url, own_port or f"{server.url}/metrics"):
+        link = login_address(server.url, functory.logins.new_link()) if owner else None
+        for line in _banner(functory, server.url, own_port or f"{server.url}/metrics", link):
             print_line(line)
         print_line(
             f"  Ready in {time.monotonic() - began:.1f} s.  {next_command_hint(functory)}   Quit: Ctrl-C\n"
@@ -117,14 +124,15 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _banner(functory: Functory, url: str, metrics: str) -> list[str]:
+def _banner(functory: Functory, url: str, metrics: str, link: str | None) -> list[str]:
     settings = functory.settings
-    functions, triggers = len(functory.functions.list()), len(functory.triggers.list())
+    functions, triggers = len(functory.functions.list()), functory.triggers.count()
     sqlite = settings.database.startswith("sqlite")
     data = _relative_path(data_file(settings)) if sqlite else functory.database.name
     tier = "OFF" if functory.runner.tier == "none" else f"tier {functory.runner.tier}"
     rows = [
         ("API", url, "health /healthz /readyz"),
+        *([("Log in", link, "")] if link else []),
         ("Metrics", metrics, ""),
         ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
         ("Stored", f"{count_of(functions, 'function')}, {count_of(triggers, 'trigger')}", ""),
@@ -133,7 +141,7 @@ def _banner(functory: Functory, url: str, metrics: str) -> list[str]:
     kind = "SQLite" if sqlite else "PostgreSQL"
     lines = [
         "",
-        f"  functory {__version__}   dev    NOT FOR PRODUCTION: no authentication, {kind}, in-memory broker",
+        f"  functory {__version__}   dev    NOT FOR PRODUCTION: one owner, {kind}, in-memory broker",
         "",
     ]
     lines += [f"  {label:<11} {value:<33} {note}".rstrip() for label, value, note in rows]

@@ -6,6 +6,10 @@ traceback all read the same. ``code`` is the CLI's exit status for it (see ``doc
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
 
 class FunctoryError(Exception):
     """Base of the tree: ``what`` happened, ``why``, and what to ``try_`` next."""
@@ -41,16 +45,69 @@ class NotFound(FunctoryError):
     code = 3
 
 
+class AmbiguousId(NotFound):
+    """Several ids begin as the given one. ``candidates`` are the first of them: ``kind``, ``id`` and ``name``."""
+
+    def __init__(
+        self, what: str, why: str = "", try_: str = "", *, candidates: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        super().__init__(what, why, try_)
+        self.candidates = [dict(one) for one in candidates]
+
+
 class Refused(FunctoryError):
     """The caller may not do this: a missing permission or grant."""
 
     code = 4
 
 
+class BudgetExceeded(Refused):
+    """A limit of what may be spent does not allow it. ``limit`` says which one and how far it was used."""
+
+    def __init__(
+        self, what: str, why: str = "", try_: str = "", *, limit: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(what, why, try_)
+        self.limit = dict(limit or {})
+
+
+class ModelFailed(FunctoryError):
+    """A language model gave no answer. ``state`` is ``failed``, or ``unknown`` when the answer was lost on its way."""
+
+    def __init__(self, what: str, why: str = "", try_: str = "", *, state: str = "failed") -> None:
+        super().__init__(what, why, try_)
+        self.state = state
+
+
 class Conflict(FunctoryError):
     """The state does not allow it: a stale ``expected_version``, dependents, a finished execution."""
 
     code = 5
+
+
+class VersionChanged(Conflict):
+    """Somebody saved a newer version than the one that a change starts from. ``current`` is its number, or 0."""
+
+    def __init__(self, what: str, why: str = "", try_: str = "", *, current: int = 0) -> None:
+        super().__init__(what, why, try_)
+        self.current = current
+
+
+class AlreadyDecided(Conflict):
+    """Another person has decided before: ``decided_by``, at ``decided_at``. Both are None when its time was over."""
+
+    def __init__(
+        self,
+        what: str,
+        why: str = "",
+        try_: str = "",
+        *,
+        decided_by: str | None = None,
+        decided_at: datetime | None = None,
+    ) -> None:
+        super().__init__(what, why, try_)
+        self.decided_by = decided_by
+        self.decided_at = decided_at
 
 
 class Unavailable(FunctoryError):

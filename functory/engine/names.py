@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from functory.engine.errors import Invalid
 
@@ -12,7 +14,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 # What the library itself offers inside a function, and what Python reserves.
 RESERVED = frozenset({
     "call", "submit", "submit_many", "gather", "emit", "emit_many", "secret", "state", "llm", "execution", "log",
-    "progress", "functions", "register_function", "register_trigger", "functory", "main", "self", "cls",
+    "progress", "step", "functions", "register_function", "register_trigger", "functory", "main", "self", "cls",
 })  # fmt: skip
 
 
@@ -34,3 +36,16 @@ def check_name(name: str) -> None:
             "Functory offers it inside every function",
             f"call it my_{name.strip('_')}, say",
         )
+
+
+def made_trigger_name(fields: Mapping[str, Any]) -> str:
+    """Return the name of a trigger in BabyAGI's spelling, which has none of its own. Raises :class:`Invalid`."""
+    if "event_type" not in fields:
+        raise Invalid("the trigger has no name", try_='register_trigger("name", on={…}, function="…")')
+    parts = [
+        fields["trigger_function"],
+        "on",
+        fields["event_type"].replace(".", "_"),
+        fields.get("target_function") or "any",
+    ]
+    return "-".join(str(part) for part in parts)

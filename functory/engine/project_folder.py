@@ -9,35 +9,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic_settings import TomlConfigSettingsSource
 
 from functory.engine.errors import Invalid
+from functory.engine.settings_file import SETTINGS_FILE, VARIABLE, own_above, settings_file
 
-SETTINGS_FILE = Path("functory.toml")
-_VARIABLE = "FUNCTORY_CONFIG"
 _PATHS = ("home", "secret_key_file")
 _SQLITE = "sqlite:///"
 
 
-def settings_file() -> Path:
-    """Return the file that ``FUNCTORY_CONFIG`` names, else the nearest ``functory.toml``, which may not exist."""
-    if named := os.environ.get(_VARIABLE):
-        return Path(named)
-    if SETTINGS_FILE.is_file():
-        return SETTINGS_FILE
-    return next(_own(SETTINGS_FILE, stat.S_ISREG), SETTINGS_FILE)
-
-
 def check_named_file() -> None:
     """Refuse a ``FUNCTORY_CONFIG`` that names no file. Raises :class:`Invalid`."""
-    named = os.environ.get(_VARIABLE)
+    named = os.environ.get(VARIABLE)
     if named and not Path(named).is_file():
         raise Invalid(
-            f"settings file {named} not found", f"{_VARIABLE} names it", "create it or unset the variable"
+            f"settings file {named} not found", f"{VARIABLE} names it", "create it or unset the variable"
         )
 
 
@@ -49,10 +38,10 @@ def nearest_home(name: Path) -> Path:
     if name.is_dir():
         return name
     file = settings_file()
-    project = None if os.environ.get(_VARIABLE) or not file.is_file() else file.absolute().parent
+    project = None if os.environ.get(VARIABLE) or not file.is_file() else file.absolute().parent
     if project == Path.cwd():
         return name
-    for found in _own(name, stat.S_ISDIR):
+    for found in own_above(name, stat.S_ISDIR):
         if project is None or found.is_relative_to(project):
             return found
         break
@@ -65,7 +54,7 @@ class ProjectFile(TomlConfigSettingsSource):
     def _read_file(self, file_path: Any) -> dict[str, Any]:
         read = super()._read_file(file_path)
         folder = Path(file_path).parent
-        if os.environ.get(_VARIABLE) or folder == SETTINGS_FILE.parent:
+        if os.environ.get(VARIABLE) or folder == SETTINGS_FILE.parent:
             return read
         for name in _PATHS:
             if isinstance(given := read.get(name), str):
@@ -76,16 +65,3 @@ class ProjectFile(TomlConfigSettingsSource):
             if place and not place.startswith((":memory:", "file:")):
                 read["database_url"] = f"{_SQLITE}{folder / place}"
         return read
-
-
-def _own(name: Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
-    """Give ``name`` in each folder above this one, nearest first, where it is of the kind and of this user."""
-    for folder in Path.cwd().parents:
-        try:
-            if folder.stat().st_mode & stat.S_IWOTH:
-                return
-            found = (folder / name).lstat()
-        except OSError:
-            continue
-        if is_kind(found.st_mode) and found.st_uid == os.geteuid():
-            yield folder / name

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from functory.engine.errors import Invalid
+from functory.engine.secret_files import NAMES, variable
 
 # Read before the settings are loaded.
 OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
@@ -54,7 +55,7 @@ def check_spelling(fields: Iterable[str]) -> None:
 
     Other unknown names are allowed: Kubernetes sets FUNCTORY_SERVICE_HOST for a service of that name.
     """
-    known = [f"FUNCTORY_{name.upper()}" for name in fields]
+    known = [f"FUNCTORY_{name.upper()}" for name in fields] + [variable(name) for name in NAMES]
     for name in sorted(os.environ):
         if name.startswith("FUNCTORY_") and name not in (*known, *OTHER_VARIABLES):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.9)

@@ -1,4 +1,4 @@
-"""Settings: from the environment (``FUNCTORY_*``), then ``functory.toml``, then defaults.
+"""Settings: from the environment (``FUNCTORY_*``) and the files it names, then ``functory.toml``, then defaults.
 
 Every process reads them once at its start. Without any setting Functory runs embedded: a SQLite
 file in ``.functory/`` and Celery's in-memory transport, all roles in one process.
@@ -20,8 +20,10 @@ from pydantic_settings import (
 )
 
 from functory.engine.errors import Invalid
-from functory.engine.project_folder import ProjectFile, check_named_file, nearest_home, settings_file
+from functory.engine.project_folder import ProjectFile, check_named_file, nearest_home
+from functory.engine.secret_files import SecretFiles, named_files, variable
 from functory.engine.setting_values import check_spelling, check_url, sqlalchemy_url, unreadable_list
+from functory.engine.settings_file import settings_file
 from functory.engine.validation_messages import describe_faults
 
 DATABASES = ("sqlite", "postgresql", "postgres")
@@ -39,6 +41,10 @@ class Settings(BaseSettings):
         default=Path(".functory"),
         description="Folder of the embedded database, the keys and scratch files; when not set, the nearest .functory "
         "of this folder and those above it.",
+    )
+    url: str | None = Field(
+        default=None,
+        description="Address of a server: commands and Python programs speak to it instead of a database here.",
     )
     database_url: SecretStr | None = Field(
         default=None,
@@ -103,6 +109,12 @@ class Settings(BaseSettings):
         le=600,
         description="Seconds between two heartbeats of a worker; at most half of lease_seconds.",
     )
+    live_milliseconds: int = Field(
+        default=250,
+        ge=50,
+        le=60_000,
+        description="Milliseconds between two times that a worker stores what its attempts print while they run.",
+    )
     redispatch_seconds: float = Field(
         default=60.0,
         gt=0,
@@ -124,6 +136,61 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         default=20.0, ge=0, le=3600, description="Seconds that a role may finish its work after SIGTERM."
     )
+    tree_usd: float = Field(
+        default=1.0,
+        ge=0,
+        le=1_000_000,
+        description="US dollars that one tree of executions may spend on language models.",
+    )
+    tree_tokens: int = Field(
+        default=1_000_000,
+        ge=0,
+        le=10**12,
+        description="Tokens of language models that one tree may use, asked and answered.",
+    )
+    tree_calls: int = Field(
+        default=200, ge=0, le=10**9, description="Calls of language models that one tree may make."
+    )
+    tree_tool_calls: int = Field(
+        default=500, ge=0, le=10**9, description="Calls of tools that one tree may make."
+    )
+    tree_children: int = Field(default=50, ge=0, le=10**9, description="Child runs that one tree may start.")
+    tree_proposals: int = Field(
+        default=20, ge=0, le=10**9, description="Proposals of functions that one tree may make."
+    )
+    tree_seconds: float = Field(
+        default=86_400.0,
+        ge=0,
+        le=10**9,
+        description="Seconds after its first call in which one tree may ask language models.",
+    )
+    day_usd: float = Field(
+        default=10.0,
+        ge=0,
+        le=10_000_000,
+        description="US dollars that all trees together may spend on language models in a day (UTC), "
+        "unless a quota says otherwise.",
+    )
+    gateway_calls: int = Field(
+        default=64, ge=1, le=4096, description="Calls of language models that one gateway has open at a time."
+    )
+    archive_days: float = Field(
+        default=30.0,
+        ge=0,
+        le=100_000,
+        description="Days that requests to language models and their answers are kept; what they cost is kept longer.",
+    )
+    llm_redact: list[str] = Field(
+        default=[],
+        description="Regular expressions (RE2) of what language models must not see: "
+        "replaced in requests before they are stored and sent, and in answers.",
+    )
+    embedding_model: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Model that makes embeddings of memories and of functions, so that they are found by their meaning "
+        "too; by their words alone when not set.",
+    )
     receipt_days: float = Field(
         default=30.0,
         ge=1,
@@ -134,7 +201,7 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         le=36_500,
-        description="Days that a finished causal tree is kept; for ever when not set.",
+        description="Days that a finished causal tree, batch or backtest is kept; for ever when not set.",
     )
     keep_log_days: float | None = Field(
         default=None,
@@ -221,11 +288,12 @@ class Settings(BaseSettings):
     )
 
     author_grants: (
-        list[Literal["secret", "host", "read", "write", "permission", "preload", "subprocess"]] | None
+        list[Literal["secret", "host", "model", "read", "write", "permission", "preload", "subprocess"]]
+        | None
     ) = Field(
         default=None,
         description="Kinds of grants that take effect as declared; others wait for an operator (functory grant). "
-        "All when embedded, else secret, host, permission.",
+        "All when embedded, else secret, host, model, permission.",
     )
     private_networks: list[str] = Field(
         default=[],
@@ -268,6 +336,51 @@ class Settings(BaseSettings):
         pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
         description="URL under which others reach the server, for example https://events.example.com.",
     )
+    trusted_hosts: list[str] = Field(
+        default=[],
+        description="Names under which the server may be reached, beyond host, that of public_url and addresses.",
+    )
+    api: Literal["on", "off"] = Field(
+        default="on",
+        description="off: the server has no HTTP API and no dashboard; webhooks, events, health and metrics stay.",
+    )
+    installation_name: str | None = Field(
+        default=None,
+        pattern=r"^[^\x00-\x1f\x7f]{1,40}$",
+        description="Name of this installation on the pages of the dashboard; the namespace when not set.",
+    )
+    installation_color: Literal["none", "blue", "green", "amber", "red", "violet"] = Field(
+        default="none",
+        description="Colour of this installation on the pages, so that production does not look like a test.",
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s?#@]+$",
+        description="URL of the OpenID Connect provider that users may log in by (needs the oidc extra).",
+    )
+    oidc_name: str = Field(
+        default="single sign-on", max_length=40, description="Name of that provider on the page of the login."
+    )
+    oidc_client_id: str | None = Field(default=None, description="Client id of this server at the provider.")
+    oidc_client_secret: SecretStr | None = Field(
+        default=None, description="Client secret of this server at the provider; none for a public client."
+    )
+    oidc_scopes: list[str] = Field(
+        default=["openid", "profile", "email"], description="Scopes that the provider is asked for."
+    )
+    oidc_name_claim: str = Field(
+        default="preferred_username", description="Claim with the name that a user gets at the first login."
+    )
+    oidc_claim: str = Field(
+        default="groups", description="Claim whose values oidc_roles and oidc_labels map."
+    )
+    oidc_roles: dict[str, Literal["viewer", "operator", "author", "admin"]] = Field(
+        default={},
+        description="Role by value of the claim; a user without one of these values is not let in.",
+    )
+    oidc_labels: dict[str, list[str]] = Field(
+        default={}, description="Labels by value of the claim; without any, a user's labels are not changed."
+    )
     events_token: SecretStr | None = Field(
         default=None,
         description="Bearer token of POST /events; without it, only this machine may send there.",
@@ -286,6 +399,15 @@ class Settings(BaseSettings):
         le=65535,
         description="Port of its own for /metrics, of any role; 0 takes a free one.",
     )
+    metrics_name_labels: Literal["on", "pinned", "off"] = Field(
+        default="on",
+        description="Names of functions, triggers (the first 200 of each) and agents (the first 40) as labels; or only "
+        "pinned ones, or none.",
+    )
+    metrics_pinned_names: list[str] = Field(
+        default=[],
+        description="Names of functions, triggers and agents that are labels before all others.",
+    )
     http_head_seconds: float = Field(
         default=10.0,
         ge=0.1,
@@ -299,6 +421,10 @@ class Settings(BaseSettings):
         default="info", description="Lowest level that is logged."
     )
     log_json: bool = Field(default=False, description="Writes each log line as one JSON object.")
+    traces: Literal["off", "on"] = Field(
+        default="off",
+        description="on: sends traces to where the variables OTEL_* say (OpenTelemetry; needs the otel extra).",
+    )
 
     @field_validator("database_url", "database_direct_url")
     @classmethod
@@ -329,7 +455,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, ProjectFile(settings_cls, toml_file=settings_file())
+        file = ProjectFile(settings_cls, toml_file=settings_file())
+        return init_settings, env_settings, SecretFiles(settings_cls), file
 
     @cached_property
     def embedded(self) -> bool:
@@ -374,10 +501,12 @@ def load_settings(**overrides: Any) -> Settings:
         faults = []
         for name, wrong in describe_faults(error, Settings.model_fields):
             text = getattr(Settings.model_fields.get(name), "description", None)
-            given = os.environ.get(variable := f"FUNCTORY_{name.upper()}")
+            given = os.environ.get(own := f"FUNCTORY_{name.upper()}")
             if given == "":
                 wrong = "it is empty; unset the variable, or give a value"  # noqa: PLW2901
-            place = name or "settings" if given is None else variable
+            place = name or "settings" if given is None else own
+            if name in named_files():
+                place = variable(name)
             faults.append(f"{place}: {wrong} ({text})" if text else f"{place}: {wrong}")
         try_ = f"correct it in the environment or in {settings_file()}"
         raise Invalid("wrong settings", "\n".join(faults), try_) from None

@@ -1,7 +1,7 @@
 """A role as a process: settings, logs, schema, metrics port, ready line, graceful shutdown.
 
 The commands in :mod:`functory.cli.commands` use these steps in the same order: :func:`configure`, the work,
-:func:`print_ready_line` once it can work, then :meth:`RoleShutdown.wait`. An unavailable database is logged once and
+:func:`report_ready` once it can work, then :meth:`RoleShutdown.wait`. An unavailable database is logged once and
 waited for: a supervisor would only restart a role that ended. An unavailable broker is logged and not waited for:
 events are routed and executions are claimed without it.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import os
 import select
 import signal
@@ -21,15 +22,18 @@ import structlog
 from prometheus_client import disable_created_metrics
 
 from functory._version import __version__
-from functory.engine import private_files, thread_switches
+from functory.engine import private_files, role_state, thread_switches
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
 from functory.engine.events import exchange
-from functory.engine.maintenance.state_metrics import StateCollector
+from functory.engine.maintenance import trace_export
+from functory.engine.maintenance.pool_gauges import PoolGauges
+from functory.engine.maintenance.state_metrics import StateMetrics
 from functory.engine.serialization.json_codec import dumps
 from functory.engine.settings import Settings, load_settings
-from functory.engine.telemetry import log_config, metrics
+from functory.engine.telemetry import exposition, log_config, metrics
+from functory.engine.telemetry.registry import ROLES
 from functory.roles.service_loop import MAX_RETRY_PAUSE, ServiceLoop, stop_loops
 
 if TYPE_CHECKING:
@@ -39,9 +43,11 @@ log = structlog.get_logger("functory.role")
 
 
 # Connections to PostgreSQL that a process of each role keeps. Two of them are for wake-ups.
-CONNECTIONS: Mapping[str, int] = {"router": 6, "scheduler": 5, "watcher": 5}
+CONNECTIONS: Mapping[str, int] = {"router": 6, "scheduler": 5, "watcher": 5, "gateway": 5}
 # The progress of loops is watched this often, in seconds.
 WATCH_SECONDS = 1.0
+# How long a reading of the state gauges may still take at the end.
+STATE_STOP_SECONDS = 5.0
 
 
 class RoleShutdown:
@@ -90,12 +96,13 @@ class RoleShutdown:
         self.on_request()
 
 
-def configure(role: str, *, embedded: bool = False) -> Settings:
-    """Read the settings and set up logs and build information. Raises :class:`Invalid`.
+def configure(role: str, *, embedded: bool = False, settings: Settings | None = None) -> Settings:
+    """Read the settings, unless they are given, and set up logs and build information. Raises :class:`Invalid`.
 
-    A role in a process of its own needs a broker that processes share. ``embedded``: this process can run all roles.
+    A role in a process of its own needs a broker that processes share. ``embedded``: this process can run all roles, or
+    needs no broker.
     """
-    settings = load_settings()
+    settings = settings or load_settings()
     log_config.configure(settings.log_level, as_json=settings.log_json)
     # SIGUSR1 prints the stack of every thread to stderr: the only thing that a hanging process still answers.
     faulthandler.register(signal.SIGUSR1)
@@ -110,8 +117,15 @@ def configure(role: str, *, embedded: bool = False) -> Settings:
     private_files.mend(settings)
     # Not when functory.engine.telemetry.metrics is imported: a program that embeds Functory may want these series.
     disable_created_metrics()
-    metrics.set_build_info(role, __version__)
+    metrics.set_process(role, __version__, ROLES if settings.embedded or role not in ROLES else (role,))
+    _show_pools()
+    metrics.restrict_names(settings.metrics_name_labels, settings.metrics_pinned_names)
     return settings
+
+
+@functools.cache
+def _show_pools() -> None:
+    metrics.registry.register(PoolGauges())
 
 
 def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool) -> bool:
@@ -132,6 +146,7 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
         except Unavailable as error:
             if not logged:
                 log.warning("database unavailable, retrying", what=error.what, why=error.why, hint=error.try_)
+                role_state.report_waiting(f"waits for the database: {error.why}")
                 logged = True
             shutdown.wait(pause)
             pause = min(MAX_RETRY_PAUSE, pause * 2)
@@ -153,12 +168,19 @@ def warn_if_broker_unavailable(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def serve_metrics(settings: Settings) -> Iterator[str | None]:
-    """Serve /metrics on ``metrics_port`` inside the block. Yields its URL, or None without the setting."""
+    """Serve /metrics, /healthz and /readyz on ``metrics_port`` inside the block. Yields the URL of the metrics, or None
+    without the setting.
+    """
     if settings.metrics_port is None:
         yield None
         return
     try:
-        port, stop = metrics.serve(settings.metrics_port, settings.metrics_host)
+        port, stop = exposition.serve(
+            metrics.registry,
+            settings.metrics_port,
+            settings.metrics_host,
+            {"/healthz": role_state.is_alive, "/readyz": role_state.is_ready},
+        )
     except OSError as error:
         raise Conflict(
             f"port {settings.metrics_port} of {settings.metrics_host} cannot be used for metrics",
@@ -172,18 +194,26 @@ def serve_metrics(settings: Settings) -> Iterator[str | None]:
 
 
 @contextlib.contextmanager
-def expose_state_metrics(database: Database) -> Iterator[None]:
-    """Export the gauges that are read from the database: in one role, for the whole deployment."""
-    collector = StateCollector(database)
-    metrics.registry.register(collector)
+def show_state_metrics(database: Database, settings: Settings) -> Iterator[None]:
+    """Show the gauges of stored state inside the block while no other process of the deployment does."""
+    gauges = StateMetrics(database, settings)
+    loop = ServiceLoop(gauges, database.wakeup)
+    metrics.registry.register(gauges)
+    loop.start()
     try:
         yield
     finally:
-        metrics.registry.unregister(collector)
+        metrics.registry.unregister(gauges)
+        stop_loops([loop], STATE_STOP_SECONDS)
 
 
-def print_ready_line(role: str, settings: Settings, **fields: Any) -> None:
-    """Print the ready line on stdout: the role and its connections, without passwords."""
+def report_ready(
+    role: str, settings: Settings, *, is_progressing: Callable[[], bool] = lambda: True, **fields: Any
+) -> None:
+    """Print the ready line on stdout: the role and its connections, without passwords. Tell process supervisors.
+
+    They see a role that hangs when ``is_progressing()`` is false.
+    """
     connected = {
         "database": log_config.mask(settings.database).split("?")[0],
         "broker": log_config.mask(settings.broker).split("?")[0],
@@ -194,11 +224,19 @@ def print_ready_line(role: str, settings: Settings, **fields: Any) -> None:
         line = dumps({"event": "ready", "role": role, "version": __version__, **shown})
     else:
         line = f"functory {role} ready  " + " ".join(f"{name}={value}" for name, value in shown.items())
+    # First, so that /readyz agrees with what the line says.
+    role_state.report_ready(is_progressing)
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def run_services(role: Role, *others: Role, upgrade: bool, with_state_metrics: bool = False) -> int:
+def run_services(
+    role: Role,
+    *others: Role,
+    upgrade: bool,
+    with_state_metrics: bool = False,
+    settings: Settings | None = None,
+) -> int:
     """Run the services of a role, and of ``others`` in the same process, until a signal asks it to end.
 
     Returns the exit status.
@@ -208,7 +246,9 @@ def run_services(role: Role, *others: Role, upgrade: bool, with_state_metrics: b
     """
     from functory.roles.services import services
 
-    settings = configure(role)
+    # A gateway meets the others in the database alone.
+    settings = configure(role, embedded=role == "gateway", settings=settings)
+    metrics.registry.show_roles((role, *others))
     shutdown = RoleShutdown().install()
     # Each has its own: sessions of the router keep plans that would not suit the statements of others.
     roles: tuple[Role, ...] = (role, *others)
@@ -230,14 +270,22 @@ def run_services(role: Role, *others: Role, upgrade: bool, with_state_metrics: b
                 database.on_lost = shutdown.fail
                 database.listen_for_wakeups()
                 loops += [ServiceLoop(made, database.wakeup) for made in services(database, settings, one)]
-            if with_state_metrics:
-                stack.enter_context(expose_state_metrics(databases[roles[-1]]))
+            if with_state_metrics and metrics_url is not None:
+                # Without a port nothing reads them, and another scheduler may have one.
+                stack.enter_context(show_state_metrics(databases[roles[-1]], settings))
+            stack.callback(trace_export.start(settings, databases[role], role))
             for loop in loops:
                 loop.start()
             warn_if_broker_unavailable(settings)
-            print_ready_line(role, settings, metrics=metrics_url)
+            report_ready(
+                role,
+                settings,
+                is_progressing=lambda: all(loop.stall() is None for loop in loops),
+                metrics=metrics_url,
+            )
             wait_while_progressing(shutdown, loops)
         log.info("stopping", role=role, grace_seconds=settings.grace_seconds)
+        role_state.report_stopping()
         ended = stop_loops(loops, settings.grace_seconds, give_up)
     return exit_status(shutdown, ended=ended)
 

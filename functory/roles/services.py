@@ -2,8 +2,9 @@
 
 - **router**: routes events, releases what flow control holds back, sends executions to workers, publishes events.
 - **scheduler**: schedules, a dispatcher that stands by for the router's, the reaper, compensations,
-  retention, the vacuum of queues and invariants.
+  retention, the vacuum of queues, tallies, batches, backtests, canaries, embeddings and invariants.
 - **watcher**: sources that listen: files, queues, plug-ins.
+- **gateway**: sends requests to language models (:mod:`functory.workers.gateway`).
 - **worker**: a Celery worker (:mod:`functory.workers.app`), or without a broker one that claims from the database
   (:mod:`functory.workers.processes.brokerless_worker`). It has no services.
 - **server**: HTTP (:mod:`functory.api`). It has no services of its own.
@@ -21,16 +22,25 @@ from functory.engine import thread_switches
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch
+from functory.engine.executions.batches import BatchRunner
 from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.maintenance.canary_watch import CanaryWatch
 from functory.engine.maintenance.compensator import Compensator
+from functory.engine.maintenance.embedder import Embedder
+from functory.engine.maintenance.gate_upkeep import GateUpkeep
+from functory.engine.maintenance.lost_calls import LostCalls
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.maintenance.pruner import Pruner
+from functory.engine.maintenance.question_expiry import QuestionExpiry
 from functory.engine.maintenance.queue_vacuum import QueueVacuum
 from functory.engine.maintenance.reaper import Reaper
 from functory.engine.maintenance.receipt_expiry import ReceiptExpiry
 from functory.engine.maintenance.verifier import Verifier
 from functory.engine.service import Service
 from functory.engine.settings import Settings
+from functory.engine.tallies.tallier import Tallier
+from functory.roles.backtest_runner import BacktestRunner
+from functory.roles.gateway_child import GatewayChild
 from functory.roles.service_loop import ServiceLoop, stop_loops
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
@@ -40,14 +50,16 @@ from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.app import make_app
 from functory.workers.dispatcher import Dispatcher, StandbyDispatcher
 from functory.workers.execution.executor import Executor, worker_name
+from functory.workers.gateway.gateway import Gateway
 from functory.workers.processes.embedded_worker import EmbeddedWorker
 from functory.workers.sandbox.runner import Runner
 
 # How long the services of this process have for their last round.
 STOP_SECONDS = 10.0
 
-Role = Literal["router", "scheduler", "watcher"]
-ROLES: tuple[Role, ...] = ("router", "scheduler", "watcher")
+Role = Literal["router", "scheduler", "watcher", "gateway"]
+# Those that run in the process of an embedded engine. Its gateway is a child process: it alone has the keys of models.
+EMBEDDED: tuple[Role, ...] = ("router", "scheduler", "watcher")
 
 MakeService = Callable[[Database, Settings], Service]
 
@@ -61,9 +73,18 @@ SERVICES: dict[Role, tuple[MakeService, ...]] = {
         ReceiptExpiry,
         Pruner,
         QueueVacuum,
+        Tallier,
+        BatchRunner,
+        BacktestRunner,
         Verifier,
+        LostCalls,
+        QuestionExpiry,
+        CanaryWatch,
+        GateUpkeep,
+        Embedder,
     ),
     "watcher": (SourceSupervisor,),
+    "gateway": (Gateway,),
 }
 
 
@@ -119,7 +140,8 @@ class EmbeddedRoles:
         dispatch.redispatch_now(self._database)
         self._worker = EmbeddedWorker(app, self._settings.worker_slots)
         self._worker.start()
-        found = services(self._database, self._settings, *ROLES)
+        found = services(self._database, self._settings, *EMBEDDED)
+        found.append(GatewayChild(self._database, self._settings))
         self._loops = [ServiceLoop(service, self._database.wakeup) for service in found]
         for loop in self._loops:
             loop.start()

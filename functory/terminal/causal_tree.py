@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.serialization.control_characters import one_line
+from functory.explanations.executions import error_summary
 from functory.terminal import console, json_fields
 from functory.terminal.console import STYLES, CommandOutput
 
@@ -166,12 +167,6 @@ def _span(row: Mapping[str, Any]) -> list[StyledText]:
     if row["error"]:
         parts.append((f"  {error_summary(row['error'])}", "red"))
     return parts
-
-
-def error_summary(error: Mapping[str, Any]) -> str:
-    """A recorded error on one line."""
-    message = str(error.get("message") or "").split("\n")[0]
-    return f"{error.get('type', 'error')}: {message}".rstrip(": ")
 
 
 def _text_lines(node: Node, show_all: bool, first: str, rest: str) -> list[str]:

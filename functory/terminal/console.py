@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from functory.engine.database import short_ids
 from functory.engine.serialization.control_characters import (
     escape_control_characters,
     marked_lines,
     one_line,
 )
+from functory.explanations.quantities import count_of as count_of
+from functory.explanations.quantities import format_duration as format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,11 +81,15 @@ class CommandOutput:
         *,
         key: str = "id",
         empty: str = "",
-        data: Sequence[Any] | None = None,
+        data: Sequence[Any] | Callable[[], Sequence[Any]] | None = None,
+        ids: Collection[str] = (),
     ) -> None:
-        """Print rows. ``columns`` maps a field to its heading; ``-q`` prints the field ``key``; ``data`` has the
-        values for ``--json`` if they differ from the rows; ``empty`` is the message for no rows."""
+        """Print rows. ``columns`` maps a field to its heading; ``-q`` prints the field ``key``; ``empty`` is the
+        message for no rows. ``data`` has the values for ``--json`` if they differ from the rows, or returns them, if
+        they cost something. A terminal shows the short form of the ``ids`` among the columns; a pipe gets whole ones.
+        """
         if self.json:
+            data = data() if callable(data) else data
             self.value(list(data) if data is not None else [dict(row) for row in rows])
         elif self.quiet:
             self.lines(one_line(str(row[key])) for row in rows)
@@ -95,7 +102,15 @@ class CommandOutput:
             from rich.text import Text
 
             console = self.console()
-            cells = [[_cell(row.get(name), True) for name in columns] for row in rows]
+            cells = [
+                [
+                    short_ids.short(row[name])
+                    if name in ids and row.get(name)
+                    else _cell(row.get(name), True)
+                    for name in columns
+                ]
+                for row in rows
+            ]
             widths = column_widths(
                 list(zip(columns.values(), *cells, strict=True)),
                 [name.lower() in _COPIED for name in columns],
@@ -149,7 +164,7 @@ class CommandOutput:
             ("  ✓ ", "green") if matched else ("  ✗ ", "red"),
             (clause["path"], "bold"),
             (f"  expected {clause['expected']}", ""),
-            (f", found {clause['found']}", "" if matched else "yellow"),
+            (f"; found {clause['found']}", "" if matched else "yellow"),
         )
 
     def code(self, text: str) -> None:
@@ -278,27 +293,9 @@ def to_json_value(value: Any) -> Any:
     return value
 
 
-def count_of(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: ``1 match``, ``1,204 matches``. ``many`` is ``one`` and an s when not given."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def format_time(value: datetime | None) -> str:
     """Format a time in the local time zone, to the second."""
     return "" if value is None else value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def format_duration(value: float | None) -> str:
-    """Format a duration in seconds with a unit that suits it."""
-    if value is None:
-        return ""
-    if value < 0.001:
-        return f"{value * 1_000_000:.0f} µs"
-    if value < 1:
-        return f"{value * 1000:.3g} ms" if value < 0.9995 else "1 s"
-    if value < 120:
-        return f"{value:.3g} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
 def short_json(value: Any, length: int = 60) -> str:

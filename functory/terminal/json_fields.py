@@ -9,7 +9,7 @@ _FUNCTION = (
     "name", "number", "state", "active", "latest", "sha256", "source_sha256", "is_async", "parameters", "input_schema",
     "output_schema", "imports", "requirements", "environment", "environment_error", "dependencies", "secrets",
     "permissions", "grants", "compensate", "metadata", "output_patterns", "limits", "warnings", "findings", "author",
-    "created_at",
+    "log_policy", "created_at",
 )  # fmt: skip
 _TRIGGER = (
     "name", "state", "version", "definition", "note", "author", "fired", "suppressed", "last_at", "created_at",
@@ -58,7 +58,7 @@ def execution(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an event: its CloudEvents envelope and its state."""
-    from functory.engine.events.store import envelope
+    from functory.engine.events.envelope import envelope
 
     return envelope(row) | {name: row.get(name) for name in _EVENT}
 

@@ -62,11 +62,11 @@ EVENT_TYPES: dict[str, tuple[str, ...]] = {
 # Several conditions become the product of their places: at most 2 ** 6 branches.
 MAX_CONDITIONS = 6
 
-_FIELDS = frozenset(
+FIELDS = frozenset(
     {"on", "criteria", "when", "function", "input", "pass", "guards", "flow", "composite", "compensate"}
 )
 # Those of the other spelling (:func:`from_event_type`).
-_EVENT_TYPE_FIELDS = (_FIELDS - {"on", "function", "pass", "composite"}) | {
+_EVENT_TYPE_FIELDS = (FIELDS - {"on", "function", "pass", "composite"}) | {
     "event_type",
     "target_function",
     "trigger_function",
@@ -285,7 +285,7 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
         if not given.get("trigger_function"):
             raise Invalid("the trigger names no function to run", "trigger_function is missing")
         return from_event_type(**given)
-    fields.check_object(given, "a trigger", _FIELDS, "")
+    fields.check_object(given, "a trigger", FIELDS, "")
     if given.get("on") and given.get("composite"):
         raise Invalid(
             "the trigger has both 'on' and 'composite'",

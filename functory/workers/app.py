@@ -32,6 +32,8 @@ class Application(Celery):
     executor: Executor | None = None
     # Set by programs that know triggers. Without it, all events of the worker wait for a router.
     know_triggers: KnowTriggers | None = None
+    # Called in each child of a prefork pool before it counts anything.
+    begin_child: Callable[[], None] = staticmethod(lambda: None)
     _closing = threading.Lock()
 
     @cached_property

@@ -16,7 +16,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
-from functory.terminal.console import AsJson, CommandOutput, note
+from functory.terminal.console import AsJson, CommandOutput, count_of, note, warn
 
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
@@ -154,9 +154,14 @@ def restore(
     else:
         rows = sum(done.manifest.rows.values())
         out.styled((f"{name} is restored to its state of {done.manifest.created}: {rows:,} rows", ""))
-        words = {"lost": "ran and is queued again", "dead": "ran its last attempt and is dead"}
+        words = {
+            "lost": "ran and is queued again",
+            "dead": "ran its last attempt and is dead",
+            "logins_ended": "logins ended",
+            "tokens_revoked": "tokens deleted that were revoked after the backup",
+        }
         for what, count in done.recovered.items():
-            if count and what != "queued":
+            if count and what not in ("queued", "tokens_unchecked"):
                 out.styled((f"{count} {words.get(what, what)}", ""))
         out.styled((f"{done.recovered['queued']} queued", ""))
         for one in broken:
@@ -165,6 +170,11 @@ def restore(
                 out.styled((f"  {example}", ""))
         if not broken:
             out.styled((f"{len(done.invariants)} invariants hold", "green"))
+        if unchecked := done.recovered["tokens_unchecked"]:
+            warn(
+                f"{count_of(unchecked, 'token')} of the backup may be used again, also those revoked after it: "
+                "functory token list, functory token revoke"
+            )
         note("secrets need the key that encrypted them: FUNCTORY_SECRET_KEY, or the file secret.key")
     return 1 if broken else 0
 

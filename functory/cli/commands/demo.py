@@ -6,42 +6,63 @@ bad version stays active or the guard does not stop the loop, it reports the fau
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shlex
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from functory.cli import session
+from functory.cli.command_group import Port
+from functory.cli.commands.server import import_http_server
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
+    from functory.client import Functory
     from functory.demo.licence_watch import LicenceWatch
 
 # The data of the engine, which no function may be granted: beside the folders that functions use.
 HOME = ".functory"
 LOG = "demo.log"
+# Open requests end, at most so long, when the dashboard is closed with Ctrl-C.
+GRACE_SECONDS = 2.0
 
 
 def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder, to explore it with the other commands.")
     ] = False,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Then serve the dashboard on what the demo has made, until Ctrl-C.")
+    ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Let a Prometheus collect the metrics, then serve both until Ctrl-C."),
+    ] = False,
+    port: Port = None,
 ) -> None:
     """Show events travel: files in a folder, a schedule, functions, a failure, a stopped loop, the lineage."""
     from functory import __version__
     from functory.client import Functory
+    from functory.demo import prometheus
     from functory.demo.licence_watch import LicenceWatch
     from functory.engine.errors import FunctoryError
     from functory.engine.settings import load_settings
     from functory.engine.telemetry import log_config
 
+    # What is missing is said now, and not when the demo has run.
+    if open_ or watch:
+        import_http_server()
+    program = prometheus.find_program() if watch else None
     began = time.monotonic()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results and notes stay in their order when both go into one file.
@@ -62,15 +83,24 @@ def demo(
             max_depth=16,
             root_budget=1000,
             author_grants=None,
+            # The link of the dashboard logs the owner in: only this machine may reach it.
+            host="127.0.0.1",
+            public_url=None,
+            api="on",
+            metrics_host="127.0.0.1",
+            metrics_port=0,
         )
-        with Functory(settings, author="demo") as engine, session.sharing(engine):
-            watch = LicenceWatch(engine, folder)
+        with contextlib.ExitStack() as stack:
+            engine = stack.enter_context(Functory(settings, author="demo"))
+            stack.enter_context(session.sharing(engine))
+            watcher = stack.enter_context(_watched(engine, program, folder)) if program else None
+            licences = LicenceWatch(engine, folder)
             try:
-                _show_triggers(out, watch)
-                _show_files(out, watch)
-                root = _show_rollback(out, watch)
-                _show_report(out, watch)
-                faults = watch.faults(root)
+                _show_triggers(out, licences)
+                _show_files(out, licences)
+                root = _show_rollback(out, licences)
+                _show_report(out, licences)
+                faults = licences.faults(root)
             except FunctoryError as error:
                 root, faults = "", [str(error)]
             if faults:
@@ -81,11 +111,17 @@ def demo(
                 )
             out.title("5. The totals")
             _run(out, "status")
-        seconds = time.monotonic() - began
-        out.styled(("", ""))
-        out.styled((f"All of this was checked against the database.   {seconds:.1f} s", "green"))
+            seconds = time.monotonic() - began
+            out.styled(("", ""))
+            out.styled((f"All of this was checked against the database.   {seconds:.1f} s", "green"))
+            if watcher is not None:
+                _show_graphs(out, watcher)
+            if open_ or watch:
+                _serve_dashboard(out, engine, settings.port if port is None else port)
         if keep:
-            _suggest_commands(out, folder, root, next(iter(watch.files)))
+            _suggest_commands(out, folder, root, next(iter(licences.files)))
+        elif not open_ and not watch:
+            _say(out, "To look at all of it in the dashboard: functory demo --open (make demo ARGS=--open).")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -157,6 +193,67 @@ def _show_report(out: CommandOutput, watch: LicenceWatch) -> None:
         out.styled((line, ""))
 
 
+@contextlib.contextmanager
+def _watched(engine: Functory, program: Path, folder: Path) -> Iterator[str]:
+    """Serve the metrics of this process inside the block, and let Prometheus collect them. Yields its URL."""
+    from functory import __version__
+    from functory.demo import prometheus
+    from functory.engine.telemetry import metrics
+    from functory.engine.telemetry.registry import ROLES
+    from functory.roles import process
+
+    metrics.set_process("dev", __version__, ROLES)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(process.show_state_metrics(engine.database, engine.settings))
+        url = stack.enter_context(process.serve_metrics(engine.settings))
+        target = urlsplit(url or "").netloc
+        yield stack.enter_context(prometheus.running(program, folder / "prometheus", target))
+
+
+def _show_graphs(out: CommandOutput, url: str) -> None:
+    """Say where to look at the metrics."""
+    from functory.demo import prometheus
+
+    _say(out, "Prometheus has collected the metrics of all this, each second. Look at:")
+    for question, expression in prometheus.QUESTIONS:
+        out.styled((f"  {question:<32}", ""), (prometheus.graph(url, expression), "cyan"))
+    _say(
+        out,
+        f"Grafana shows more: add {url} as a source of the kind Prometheus, and import the files of",
+        "deploy/grafana/dashboards. docs/how-to/watch-in-grafana.md describes it.",
+    )
+
+
+def _serve_dashboard(out: CommandOutput, engine: Functory, port: int) -> None:
+    """Serve the dashboard on this engine until Ctrl-C. Raises :class:`Conflict` for a port that is taken."""
+    from functory import dashboard
+    from functory.engine.access.logins import login_address
+    from functory.roles.process import RoleShutdown
+
+    create_app, server_class, limits = import_http_server()
+    ending = RoleShutdown().install()
+    engine.database.on_lost = ending.fail
+    server = server_class(
+        create_app(engine, owner=True), engine.settings.host, port, limits.of(engine.settings)
+    )
+    server.start()
+    try:
+        if dashboard.is_built():
+            _say(out, "The dashboard, for you alone. The link works once, within ten minutes. Quit: Ctrl-C")
+        else:
+            _say(
+                out,
+                "The dashboard is not built: make dashboard builds it (it needs Node.js 20 or newer).",
+                "The API is served meanwhile. Quit: Ctrl-C",
+            )
+        out.styled((f"  {login_address(server.url, engine.logins.new_link())}", "cyan"))
+        ending.wait()
+    finally:
+        server.stop(GRACE_SECONDS)
+    if ending.failure is not None:
+        raise ending.failure
+
+
 def _say(out: CommandOutput, *lines: str) -> None:
     for line in ("", *lines):
         out.styled((line, ""))
@@ -181,7 +278,12 @@ def _last_log_lines(folder: Path) -> list[str]:
 
 
 def _suggest_commands(out: CommandOutput, folder: Path, root: str, file: str) -> None:
-    _say(out, "Kept. After the first of these lines the commands above work, too. Try next:", "")
+    _say(
+        out,
+        "Kept. After the first of these lines the commands above work, too. The dashboard is served by",
+        "functory dev. Try next:",
+        "",
+    )
     for command in (
         f"cd {shlex.quote(str(folder))} && export FUNCTORY_HOME=$PWD/{HOME}",
         "functory function show parse_metadata",

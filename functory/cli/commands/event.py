@@ -11,9 +11,10 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import command_group
-from functory.cli.input import values
+from functory.cli.input import ids, values
 from functory.cli.output import execution_result
-from functory.engine.database.clock import lowest_id
+from functory.engine.database import short_ids
+from functory.engine.database.id_times import lowest_id
 from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
@@ -122,6 +123,12 @@ def list_(
     state: Annotated[
         str | None, typer.Option(help="State: pending, routed or quarantined.", show_default=False)
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="List only events of this source, such as /functory/webhook/orders.", show_default=False
+        ),
+    ] = None,
     root: Annotated[
         str | None,
         typer.Option(
@@ -147,13 +154,20 @@ def list_(
             type_=type_,
             subject=subject,
             state=state,
-            root_id=root,
-            before=before,
+            source=source,
+            root_id=ids.any_id(engine, root) if root else None,
+            before=ids.event_id(engine, before) if before else None,
             limit=number,
             payloads=full,
         )
     out = CommandOutput(json=json, quiet=quiet)
-    out.table(rows, COLUMNS, data=[json_fields.event(row) for row in rows], empty="no such events")
+    out.table(
+        rows,
+        COLUMNS,
+        data=lambda: [json_fields.event(row) for row in rows],
+        empty="no such events",
+        ids=("id",),
+    )
     if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory event list --before {rows[-1]['id']}")
 
@@ -163,6 +177,7 @@ def show(id_: Id, json: AsJson = False) -> None:
     """Show one event, its data, and what the triggers decided."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
+        id_ = ids.event_id(engine, id_)
         row = engine.events.get(id_)
         firings = engine.lineage.firings(id_)
     if json:
@@ -235,20 +250,17 @@ def why(
     json: AsJson = False,
 ) -> None:
     """Explain what each trigger decided about an event. Without a match: the clause that failed."""
-    from functory.triggers.analysis.event_explanation import explain
-
     out = CommandOutput(json=json)
     if times:
         from functory.cli.output import event_times
 
         with session.engine() as engine:
-            event_times.draw(engine, id_, out)
+            event_times.draw(engine, ids.event_id(engine, id_), out)
         return
     with session.engine() as engine:
+        id_ = ids.event_id(engine, id_)
         row = engine.events.get(id_)
-        answers = explain(
-            row, engine.triggers.list(), engine.lineage.firings(id_), engine.database.clock.now()
-        )
+        answers = engine.explain_event(id_)
     if json:
         out.value(answers)
         return
@@ -286,6 +298,7 @@ def release(
         )
     with session.engine() as engine:
         if id_ is not None:
+            id_ = ids.event_id(engine, id_)
             engine.events.release(id_, author=engine.author)
             CommandOutput().styled((f"event {id_} is pending again", ""))
             return
@@ -298,7 +311,6 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
     batch.
     """
     from functory.cli.input import event_lines
-    from functory.engine.events import emit_many
 
     if not alone:
         raise Invalid("--file takes no other event", "its lines hold types, data, subjects and keys")
@@ -312,7 +324,7 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
         with console.progress(total, "events") as show:
             try:
                 for batch in event_lines.batches(path, most, skip=skip):
-                    emit_many.write(engine.database, batch, source="/functory/cli")
+                    engine.events.write(batch, source="/functory/cli")
                     written += len(batch)
                     show(written)
             except (FunctoryError, KeyboardInterrupt):
@@ -365,7 +377,7 @@ def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
             (f"{console.format_time(row['time'])}  ", "dim"),
             (f"{one_line(row['type']):<24} ", "bold"),
             (f"{one_line(row['subject'] or '')}  ", ""),
-            (row["id"], "dim"),
+            (short_ids.short(row["id"]), "dim"),
         )
     else:
         out.lines(
@@ -385,7 +397,7 @@ def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
 def _follow_events(engine: Functory, type_: str | None, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Events that are not ``seen`` yet, without end."""
     while True:
-        anchor = lowest_id(engine.database.clock.now() - _LOOK_BACK)
+        anchor = lowest_id(engine.now() - _LOOK_BACK)
         fresh: set[str] = set()
         while page := engine.events.list(type_=type_, after=anchor, limit=1000):
             for row in page:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from functory.cli import session
-from functory.cli.command_group import Timeout, Wait, command_group
+from functory.cli import batch, session
+from functory.cli.command_group import Timeout, Wait, Yes, command_group
+from functory.cli.input import ids
 from functory.cli.output import compensation, execution_detail, execution_result
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
+
+if TYPE_CHECKING:
+    from functory.client import Functory
 
 app = command_group("Executions of functions: results, logs, lineage.")
 
@@ -21,8 +25,6 @@ Id = Annotated[str, typer.Argument(help="Id of the execution.", metavar="ID", sh
 Latest = Annotated[
     bool, typer.Option("--latest", help="Run the active version instead of the version that ran.")
 ]
-
-_POLL_SECONDS = 0.2
 
 
 @app.command("list", epilog="Example: functory execution list --state failed -n 20")
@@ -69,9 +71,9 @@ def list_(
         rows = engine.executions.list(
             function=function,
             state=state,
-            root_id=root,
+            root_id=ids.any_id(engine, root) if root else None,
             unresolved=unresolved,
-            before=before,
+            before=ids.execution_id(engine, before) if before else None,
             limit=number,
             payloads=full,
         )
@@ -90,7 +92,13 @@ def list_(
     }
     if any(row["resolved_by"] for row in rows):
         columns["resolved_by"] = "RESOLVED BY"
-    out.table(shown, columns, data=[json_fields.execution(row) for row in rows], empty="no such executions")
+    out.table(
+        shown,
+        columns,
+        data=lambda: [json_fields.execution(row) for row in rows],
+        empty="no such executions",
+        ids=("id", "resolved_by"),
+    )
     if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory execution list --before {rows[-1]['id']}")
 
@@ -100,6 +108,7 @@ def show(id_: Id, json: AsJson = False) -> None:
     """Show everything about one execution."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
+        id_ = ids.execution_id(engine, id_)
         found = engine.lineage.cause(id_)
         row = found["execution"]
         attempts, spans = engine.executions.attempts(id_), engine.executions.spans(id_)
@@ -132,41 +141,57 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """Print the output and the log of an execution. With --json: one JSON object per line."""
-    from functory.engine.executions.store import TERMINAL
+    from functory.cli.output.live_log import POLL_SECONDS, LiveLog
+    from functory.engine.executions.outcomes import TERMINAL
 
     out = CommandOutput(json=json)
-    seen: set[tuple[int, int]] = set()
+
+    def show(line: Mapping[str, Any]) -> None:
+        if json:
+            out.json_line(json_fields.without_execution_id(line))
+        else:
+            out.styled(
+                (f"+{line['offset_seconds']:.3f} ", "dim"),
+                (f"{line['stream']:<6} ", "dim"),
+                (line["text"].rstrip("\n"), _level(line)),
+            )
+
     with session.engine(start=follow) as engine:
+        id_ = ids.execution_id(engine, id_)
+        lines = LiveLog(engine, id_, show)
         while True:
-            finished = engine.executions.get(id_)["state"] in TERMINAL
-            for line in engine.executions.logs(id_):
-                if (line["fence"], line["seq"]) in seen:
-                    continue
-                seen.add((line["fence"], line["seq"]))
-                if json:
-                    out.json_line(json_fields.without_execution_id(line))
-                else:
-                    out.styled(
-                        (f"+{line['offset_seconds']:.3f} ", "dim"),
-                        (f"{line['stream']:<6} ", "dim"),
-                        (line["text"].rstrip("\n"), _level(line)),
-                    )
+            # Before the lines: a finished one gets no more.
+            row = engine.executions.get(id_)
+            finished = row["state"] in TERMINAL
+            lines.show_new()
             out.flush()
             if finished or not follow:
                 break
-            time.sleep(_POLL_SECONDS)
-    if not seen and not json:
-        console.note(
-            "the execution has printed nothing"
-            if finished
-            else "nothing yet: lines are stored when an attempt ends"
-        )
+            time.sleep(POLL_SECONDS)
+        policy = _log_policy(engine, row["function"])
+    if json:
+        return
+    if policy != "full":
+        console.note(f"the log policy of {row['function']} is {policy}: not all lines are kept")
+    elif lines.is_empty:
+        console.note("the execution has printed nothing" if finished else "it has printed nothing so far")
+
+
+def _log_policy(engine: Functory, function: str) -> str:
+    from functory.engine.errors import NotFound
+
+    try:
+        return engine.functions.get(function)["log_policy"]
+    except NotFound:
+        # It was deleted meanwhile, or has no active version.
+        return "full"
 
 
 @app.command(epilog="Example: functory execution spans ID")
 def spans(id_: Id, json: AsJson = False) -> None:
     """List the dependencies that the execution called, with input, output and duration."""
     with session.engine() as engine:
+        id_ = ids.execution_id(engine, id_)
         rows = engine.executions.spans(id_)
     out = CommandOutput(json=json)
     shown = [
@@ -206,26 +231,29 @@ def tree_(
     from functory.terminal import causal_tree
 
     with session.engine() as engine:
+        id_ = ids.any_id(engine, id_)
         causal_tree.draw(engine, id_, CommandOutput(json=json, quiet=quiet), whole=not below, show_all=all_)
 
 
 @app.command("why", epilog="Example: functory execution why ID")
 def why_(id_: Id, json: AsJson = False) -> None:
     """Explain why an execution ran, waits or failed, and what to do."""
-    from functory.cli.output import execution_explanation
-    from functory.engine.executions import worker_registry
+    from functory.explanations import executions as explanations
 
     out = CommandOutput(json=json)
     with session.engine() as engine:
+        id_ = ids.execution_id(engine, id_)
         found = engine.lineage.cause(id_)
         waiting = [
             row
             for state in ("queued", "running")
             for row in engine.executions.list(parent_id=id_, state=state)
         ]
-        alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
+        alive = len(engine.workers_alive())
         embedded = engine.settings.embedded
-    said = execution_explanation.explain(found, children=waiting, workers=alive, embedded=embedded)
+    said = explanations.explain(
+        found, children=waiting, workers=alive, embedded=embedded, format_time=console.format_time
+    )
     if json:
         out.value(
             {
@@ -266,15 +294,31 @@ def wait(
 ) -> None:
     """Wait for an execution and print its result. Exit status 1 when it fails, 124 after --timeout."""
     with session.engine(start=True) as engine:
-        execution_result.print_result(
-            engine, execution_result.wait(engine, id_, timeout), CommandOutput(json=json, quiet=quiet)
-        )
+        id_ = ids.execution_id(engine, id_)
+        execution_result.wait_and_print(engine, id_, timeout, CommandOutput(json=json, quiet=quiet))
 
 
 @app.command(epilog="Example: functory execution cancel ID")
-def cancel(id_: Id, json: AsJson = False) -> None:
-    """Cancel a queued or running execution."""
+def cancel(
+    id_: batch.OneId = None,
+    all_: batch.All = False,
+    function: batch.Functions = None,
+    state: batch.States = None,
+    trigger: batch.Triggers = None,
+    since: batch.Since = None,
+    limit: batch.LimitOption = None,
+    reason: batch.Reason = "",
+    dry_run: batch.DryRun = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Cancel a queued or running execution, or all of a filter."""
+    filters = batch.filters(function, state, trigger, since, limit, reason, dry_run)
+    if not batch.is_about_one(id_, all_, filters):
+        batch.run("cancel", filters, yes, CommandOutput(json=json))
+        return
     with session.engine() as engine:
+        id_ = ids.execution_id(engine, id_)
         row = engine.executions.cancel(id_, author=engine.author)
     out = CommandOutput(json=json)
     if json:
@@ -290,28 +334,56 @@ def cancel(id_: Id, json: AsJson = False) -> None:
 
 @app.command(epilog="Example: functory execution replay ID --latest")
 def replay(
-    id_: Id,
+    id_: batch.OneId = None,
     latest: Latest = False,
     wait: Wait = True,
     timeout: Timeout = None,
+    all_: batch.All = False,
+    function: batch.Functions = None,
+    state: batch.States = None,
+    trigger: batch.Triggers = None,
+    since: batch.Since = None,
+    limit: batch.LimitOption = None,
+    reason: batch.Reason = "",
+    dry_run: batch.DryRun = False,
+    yes: Yes = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a finished execution again: a new execution with the same input."""
-    _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=False)
+    """Run a finished execution again, or all of a filter: new executions with the same input."""
+    filters = batch.filters(function, state, trigger, since, limit, reason, dry_run)
+    out = CommandOutput(json=json, quiet=quiet)
+    if batch.is_about_one(id_, all_, filters, timeout=timeout):
+        _run_again(id_, latest, wait, timeout, out, failed_only=False)
+    else:
+        batch.run("replay", filters, yes, out, latest=latest)
 
 
 @app.command(epilog="Example: functory execution retry ID --latest")
 def retry(
-    id_: Id,
+    id_: batch.OneId = None,
     latest: Latest = False,
     wait: Wait = True,
     timeout: Timeout = None,
+    all_: batch.All = False,
+    function: batch.Functions = None,
+    state: batch.States = None,
+    trigger: batch.Triggers = None,
+    since: batch.Since = None,
+    limit: batch.LimitOption = None,
+    reason: batch.Reason = "",
+    dry_run: batch.DryRun = False,
+    yes: Yes = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run an execution that did not succeed again, like replay."""
-    _run_again(id_, latest, wait, timeout, CommandOutput(json=json, quiet=quiet), failed_only=True)
+    """Run an execution that did not succeed again, like replay, or all of a filter."""
+    filters = batch.filters(function, state, trigger, since, limit, reason, dry_run)
+    out = CommandOutput(json=json, quiet=quiet)
+    if batch.is_about_one(id_, all_, filters, timeout=timeout):
+        _run_again(id_, latest, wait, timeout, out, failed_only=True)
+    else:
+        batch.run("retry", filters, yes, out, latest=latest)
 
 
 @app.command(epilog="Example: functory execution compensate ID --skip --reason 'paid back by hand'")
@@ -329,25 +401,22 @@ def compensate(
     if reason and not skip:
         raise Invalid("--reason needs --skip", "only a skipped step has a reason", "leave out --reason")
     with session.engine() as engine:
+        id_ = ids.execution_id(engine, id_)
         compensation.retry_or_skip(engine, id_, skip, reason, CommandOutput(json=json))
 
 
 def _run_again(
     id_: str, latest: bool, wait: bool, timeout: float | None, out: CommandOutput, *, failed_only: bool
 ) -> None:
-    from functory.engine.errors import Conflict
-
     with session.engine() as engine:
-        if failed_only and engine.executions.get(id_)["state"] == "succeeded":
-            raise Conflict(
-                f"execution {id_} succeeded", "there is nothing to retry", f"functory execution replay {id_}"
-            )
-        row = engine.executions.replay(id_, latest=latest)
+        id_ = ids.execution_id(engine, id_)
+        again = engine.executions.retry if failed_only else engine.executions.replay
+        row = again(id_, latest=latest)
         if not wait:
             execution_result.print_queued(engine, row, out)
             return
         engine.start()
-        execution_result.print_result(engine, execution_result.wait(engine, row["id"], timeout), out)
+        execution_result.wait_and_print(engine, row["id"], timeout, out)
 
 
 def _duration_cell(out: CommandOutput, row: Mapping[str, Any]) -> Any:

@@ -181,29 +181,15 @@ def backfill(
 ) -> None:
     """Fire the times of a range that were not fired before. Their events are marked as backfill."""
     with session.engine() as engine:
-        done = engine.schedules.backfill(name, first, last, overlap=overlap, dry_run=dry_run)
-        calendar = engine.schedules.calendar(name)
-    known = set(done.existing)
-    rows = [
-        {
-            "local_time": calendar.local(time).isoformat(),
-            "utc": _utc(time),
-            "fire_time": time,
-            "status": "fired before" if time in known else "to be fired" if dry_run else "fired",
-            "event_id": done.events.get(time),
-        }
-        for time in sorted([*done.existing, *done.new])
-    ]
+        found = engine.schedules.backfill_rows(name, first, last, overlap=overlap, dry_run=dry_run)
     columns = {"local_time": "LOCAL", "utc": "UTC", "status": "STATUS", "event_id": "EVENT"}
     if dry_run:
         del columns["event_id"]
     CommandOutput(json=json, quiet=quiet).table(
-        rows,
+        [row | {"utc": _utc(row["fire_time"])} for row in found],
         columns,
         key="utc",
-        data=[
-            {field: row[field] for field in ("fire_time", "local_time", "status", "event_id")} for row in rows
-        ],
+        data=found,
         empty=f"{name} has no time in that range",
     )
 

@@ -57,7 +57,7 @@ def delete(name: Name, yes: Yes = False) -> None:
     """Delete a secret."""
     confirm(f"Delete the secret {name}?", yes)
     with session.engine() as engine:
-        engine.secrets.delete(name)
+        engine.secrets.delete(name, author=engine.author)
     CommandOutput().styled((f"secret {name} is deleted", ""))
 
 

@@ -18,11 +18,15 @@ def server(
     port: Port = None,
     migrate: Migrate = False,
 ) -> int:
-    """Serve HTTP: webhooks, events, health and metrics. With the in-memory broker it runs all other roles too."""
+    """Serve HTTP: API, webhooks, events, health, metrics. With the in-memory broker it runs all other roles too."""
     from functory.client import Functory
+    from functory.engine import role_state
+    from functory.engine.maintenance import trace_export
     from functory.roles import process
 
     create_app, Server, ConnectionLimits = import_http_server()
+    from functory.api.access import admission
+
     settings = process.configure("server", embedded=True)
     settings = settings.model_copy(
         update={"host": host or settings.host, "port": settings.port if port is None else port}
@@ -37,15 +41,23 @@ def server(
         process.log.info("listening", url=http.url)
         functory.database.on_lost = shutdown.fail
         if process.wait_for_schema(functory.database, shutdown, upgrade=migrate):
+            admission.check(functory)
             if settings.embedded:
-                stack.enter_context(process.expose_state_metrics(functory.database))
+                stack.enter_context(process.show_state_metrics(functory.database, settings))
             functory.start()
+            if not settings.embedded:
+                stack.callback(trace_export.start(settings, functory.database, "server"))
             process.warn_if_broker_unavailable(settings)
-            process.print_ready_line(
-                "server", settings, url=http.url, metrics=metrics_url or f"{http.url}/metrics"
+            process.report_ready(
+                "server",
+                settings,
+                is_progressing=lambda: http.progressing,
+                url=http.url,
+                metrics=metrics_url or f"{http.url}/metrics",
             )
             shutdown.wait()
         process.log.info("stopping", role="server", grace_seconds=settings.grace_seconds)
+        role_state.report_stopping()
         # Requests that wait for a silent database end before the grace period does.
         giving_up = threading.Timer(settings.grace_seconds / 2, functory.database.give_up)
         giving_up.daemon = True
@@ -65,7 +77,7 @@ def import_http_server() -> tuple[Any, Any, Any]:
         from functory.api.bounded_connection import ConnectionLimits
         from functory.api.server import Server
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "starlette"):
+        if error.name not in ("argon2", "fastapi", "uvicorn", "starlette"):
             raise
         raise Invalid(
             "the HTTP server is not installed",

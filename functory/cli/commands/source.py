@@ -24,7 +24,7 @@ Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=Fa
 # Fields of a source with --json.
 _FIELDS = (
     "kind name state version config note problem problem_at holder lease_until cursor "
-    "last_event_at author created_at updated_at"
+    "last_event_at events_last_hour refused waiting looked_at author created_at updated_at"
 )
 
 
@@ -85,7 +85,7 @@ def list_(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """List all sources: where they run, their last event and their problem."""
+    """List all sources: where they run, their events in the last hour, waiting messages, and their problem."""
     with session.engine() as engine:
         rows = [_with_plugin_problem(row) for row in engine.sources.list(kind)]
     if problems:
@@ -95,6 +95,8 @@ def list_(
         "name": "NAME",
         "state": "STATE",
         "holder": "RUNS AT",
+        "events_last_hour": "EVENTS/H",
+        "waiting": "WAITING",
         "last_event_at": "LAST EVENT",
         "problem": "PROBLEM",
     }

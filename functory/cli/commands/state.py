@@ -57,7 +57,9 @@ def set_(
     )
     with session.engine() as engine:
         engine.functions.get(function)
-        version = engine.state.set(function, key, read, expected_version=expected_version)
+        version = engine.state.set(
+            function, key, read, expected_version=expected_version, author=engine.author
+        )
     CommandOutput().styled((f"saved {key} of {function}, version {version}", ""))
 
 
@@ -67,6 +69,6 @@ def delete(function: Function, key: Key) -> None:
     from functory.engine.errors import NotFound
 
     with session.engine() as engine:
-        if not engine.state.delete(function, key):
+        if not engine.state.delete(function, key, author=engine.author):
             raise NotFound(f"{function} has no value under the key {key!r}")
     CommandOutput().styled((f"{key} of {function} is deleted", ""))

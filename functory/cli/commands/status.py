@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from functory.cli import session
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 
-# Failed matches of an older time are in `functory trigger show`.
-FAILED_WITHIN = timedelta(days=1)
-
 
 def status(json: AsJson = False) -> int:
     """Show database, broker, workers, open work and counts. Exit status 6 when the broker is unavailable."""
-    from functory.cli.output import dropped_matches, source_health
-    from functory.engine.database import migrations
     from functory.engine.errors import Unavailable
-    from functory.engine.events import exchange
-    from functory.engine.executions import worker_registry
-    from functory.engine.triggers import failures
 
     out = CommandOutput(json=json)
     with session.engine() as engine:
-        settings = engine.settings
-        found: dict[str, Any] = {
-            "database": {
-                "name": engine.database.name,
-                "reachable": True,
-                "round_trip_seconds": round(engine.database.ping(), 6),
-                "schema": migrations.current(engine.database),
-            },
-            "broker": {"kind": settings.broker.split(":", 1)[0], "reachable": True, "problem": None},
-            "workers": worker_registry.alive(engine.database, settings.lease_seconds),
-            "open": engine.lineage.open_work(),
-            "totals": engine.lineage.totals(),
-            "functions": len(engine.functions.list()),
-            "triggers": len(engine.triggers.list()),
-            "sources": source_health.summary(engine.sources.list()),
-            "failed_matches": failures.recent(engine.database, FAILED_WITHIN),
-            "dropped_by_guards": engine.suppressions.dropped(dropped_matches.DAY),
-        }
-        if not settings.embedded:
-            try:
-                exchange.ping(settings)
-            except Unavailable as error:
-                found["broker"] |= {"reachable": False, "problem": f"{error.what}: {error.why}"}
+        found = engine.inspections.status()
     if json:
         out.value(found)
     else:
-        _draw(out, found, settings.embedded)
+        _draw(out, found)
     return 0 if found["broker"]["reachable"] else Unavailable.code
 
 
-def _draw(out: CommandOutput, found: dict[str, Any], embedded: bool) -> None:
+def _draw(out: CommandOutput, found: dict[str, Any]) -> None:
     from functory.cli.output.dropped_matches import describe
 
     database, broker, workers = found["database"], found["broker"], found["workers"]
+    embedded = broker["kind"] == "memory"
     took = console.format_duration(database["round_trip_seconds"])
     slots = sum(worker["slots"] for worker in workers)
     out.record(

@@ -150,11 +150,9 @@ def files(
     quiet: Quiet = False,
 ) -> None:
     """List the files that a watch knows, with the problem of each unreadable one."""
-    from functory.engine.sources import file_watches
-
     with session.engine() as engine:
-        rows = file_watches.list_files(engine.database, name, limit)
-        more = file_watches.count(engine.database, name) - len(rows)
+        rows = engine.sources.files(name, limit)
+        more = engine.sources.count_files(name) - len(rows)
     CommandOutput(json=json, quiet=quiet).table(
         rows,
         {"path": "PATH", "size": "BYTES", "seen_at": "SEEN", "sha256": "SHA256", "problem": "PROBLEM"},
@@ -173,10 +171,8 @@ def rescan(
     ] = False,
 ) -> None:
     """Compare all files with the known ones now. The watch restarts; no event is written twice."""
-    from functory.engine.sources import file_watches
-
     with session.engine() as engine:
-        file_watches.rescan(engine.database, name, content=content)
+        engine.sources.rescan(name, content=content)
     CommandOutput().styled((f"watch {name} compares all files again", ""))
 
 
@@ -201,9 +197,7 @@ def _rows(engine: Functory) -> list[dict[str, Any]]:
 
 
 def _detail(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
-    from functory.engine.sources import file_watches
-
-    known = file_watches.count(engine.database, row["name"]) if row["kind"] == "file" else None
+    known = engine.sources.count_files(row["name"]) if row["kind"] == "file" else None
     return row | {"files": known}
 
 
@@ -223,13 +217,15 @@ _NOUN = SourceNoun(
         "resume": "Resume a paused watch.",
         "delete": "Delete a watch. Its events stay; the files are not changed.",
     },
-    fields="name kind state version config note problem problem_at holder last_event_at author created_at updated_at",
+    fields="name kind state version config note problem problem_at holder last_event_at events_last_hour "
+    "looked_at author created_at updated_at",
     details="files",
     columns={
         "name": "NAME",
         "kind": "KIND",
         "state": "STATE",
         "target": "WATCHES",
+        "events_last_hour": "EVENTS/H",
         "last_event_at": "LAST EVENT",
         "problem": "PROBLEM",
     },

@@ -200,14 +200,18 @@ def _with_address(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
     ]
     if auth["type"] == "none":
         warnings.append("everyone who knows the address can write events")
-    return row | {"proof": auth["type"], "url": _webhook_url(engine, row["name"]), "warnings": warnings}
+    return row | {
+        "proof": auth["type"],
+        "url": _address(engine, row),
+        "warnings": warnings,
+    }
 
 
-def _webhook_url(engine: Functory, name: str) -> str:
-    settings = engine.settings
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    base = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
-    return f"{base}/webhooks/{name}"
+def _address(engine: Functory, row: Mapping[str, Any]) -> str:
+    """The address of a webhook. A server says it with the row."""
+    from functory.engine.sources.webhooks import webhook_url
+
+    return row["url"] if "url" in row else webhook_url(engine.settings, row["name"])
 
 
 def _send(
@@ -221,6 +225,7 @@ def _send(
     """Send a signed request to the server. Raises :class:`Unavailable` without an answer."""
     import httpx
 
+    from functory.engine.database.clock import new_id
     from functory.engine.errors import Invalid, Unavailable
     from functory.engine.serialization import json_codec
     from functory.triggers.sources import registry
@@ -228,9 +233,9 @@ def _send(
 
     auth = registry.parse_config(WebhookSource(), row["config"]).auth
     key = engine.secrets.open(auth.secret[0]).get_secret_value() if auth.secret else ""
-    now = engine.database.clock.now().timestamp()
-    proof = signatures.sign(auth, key, body, now, engine.database.new_id())
-    address = (url or _webhook_url(engine, row["name"])) + (f"?{query}" if query else "")
+    now = engine.now().timestamp()
+    proof = signatures.sign(auth, key, body, now, new_id())
+    address = (url or _address(engine, row)) + (f"?{query}" if query else "")
     try:
         answer = httpx.post(address, content=body, headers=[*headers, *proof], timeout=30)
     except httpx.InvalidURL as error:
@@ -258,12 +263,15 @@ _NOUN = SourceNoun(
         "resume": "Resume a paused webhook.",
         "delete": "Delete a webhook. Its events stay.",
     },
-    fields="name state version config note problem problem_at last_event_at author url warnings",
+    fields="name state version config note problem problem_at last_event_at events_last_hour refused author url "
+    "warnings",
     columns={
         "name": "NAME",
         "state": "STATE",
         "proof": "AUTH",
         "url": "ADDRESS",
+        "events_last_hour": "EVENTS/H",
+        "refused": "REFUSED",
         "last_event_at": "LAST EVENT",
         "problem": "PROBLEM",
     },

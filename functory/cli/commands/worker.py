@@ -68,9 +68,11 @@ def worker(
         database.close()
 
         def print_ready(slots: int, executor: Executor | None) -> None:
-            process.print_ready_line(
+            process.report_ready(
                 "worker",
                 settings,
+                # With prefork the executors are in the children, which Celery replaces.
+                is_progressing=lambda: executor is None or executor.progressing,
                 pool=pool.value,
                 slots=slots,
                 sandbox=executor.tier if executor is not None else None,
@@ -95,6 +97,11 @@ def worker(
 
         app = make_app(settings)
         app.know_triggers = WorkerTriggerKnowledge
+        if pool is Pool.prefork and metrics_url is not None:
+            from functory.engine.telemetry import metrics
+            from functory.workers.processes.prefork_counts import PreforkCounts
+
+            app.begin_child = stack.enter_context(PreforkCounts.open(metrics.registry)).begin_child
         program = app.Worker(
             pool=pool.value,
             concurrency=settings.worker_slots,

@@ -71,6 +71,7 @@ def fields(
     requirements: list[str] | None,
     permissions: list[str] | None,
     hosts: list[str] | None,
+    models: list[str] | None,
     read: list[str] | None,
     write: list[str] | None,
     subprocess: bool | None,
@@ -90,6 +91,7 @@ def fields(
         ("requirements", requirements),
         ("permissions", permissions),
         ("hosts", hosts),
+        ("models", models),
     ):
         if listed:
             found[field] = [] if listed == ["none"] else listed

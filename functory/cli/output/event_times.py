@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from functory.engine.executions import event_timeline
-from functory.engine.executions.event_timeline import ExecutionSteps, Step
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
+    from functory.engine.executions.event_timeline import ExecutionSteps, Step
 
 _COLUMNS = {
     "step": "STEP",
@@ -22,8 +21,7 @@ _COLUMNS = {
 
 def draw(engine: Functory, id_: str, out: CommandOutput) -> None:
     """Print a table of the event and one of each execution. In a pipe: lines, each with the id that it is about."""
-    rows = event_timeline.read(engine.database, id_)
-    found = event_timeline.timeline(rows, engine.database.clock.now())
+    found = engine.inspections.event_times(id_)
     if out.json:
         out.value(found.as_json())
         return
@@ -33,7 +31,7 @@ def draw(engine: Functory, id_: str, out: CommandOutput) -> None:
             rows += [{"of": one.id} | row for row in _rows(one.steps, 0)]
         out.table(rows, {"of": "ID"} | _COLUMNS, key="of")
         return
-    out.styled((f"event {found.type}  ", "bold"), (found.event_id, "dim"))
+    out.styled((f"event {found.type}  ", "bold"), (found.event_id or "", "dim"))
     out.table(_rows(found.steps, 9), _COLUMNS, key="step")
     for one in found.executions:
         out.title(_heading(one))

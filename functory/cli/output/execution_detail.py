@@ -94,7 +94,7 @@ def _slot_request_text(request: Mapping[str, Any]) -> str:
 
 
 def _print_attempt(out: CommandOutput, attempt: Mapping[str, Any]) -> None:
-    from functory.terminal.causal_tree import error_summary
+    from functory.explanations.executions import error_summary
 
     ended = attempt["outcome"] or "running"
     took = console.format_duration(attempt["duration_seconds"])
@@ -109,7 +109,7 @@ def _print_attempt(out: CommandOutput, attempt: Mapping[str, Any]) -> None:
 
 
 def _print_error(out: CommandOutput, error: Mapping[str, Any]) -> None:
-    from functory.terminal.causal_tree import error_summary
+    from functory.explanations.executions import error_summary
 
     out.title("error")
     trace = error.get("traceback")

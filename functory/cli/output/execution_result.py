@@ -6,26 +6,35 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from functory.cli.output.live_log import POLL_SECONDS, LiveLog
 from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
     from functory.client import Functory
+    from functory.engine.errors import WaitTimeout
 
 
 # How long a command in embedded mode waits for the descendants of its execution.
 _DESCENDANTS_TIMEOUT = 60.0
 # How long a command waits for a result before it looks whether a worker is there.
 _QUIET_SECONDS = 2.0
+# How long it waits before it shows lines: a worker stores none of a younger execution.
+_FIRST_SECONDS = 0.3
 
 
-def print_result(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
-    """Print a finished execution. Raises :class:`ExecutionFailed` unless it succeeded: exit status 1."""
-    from functory.engine.executions.store import result_or_raise
+def wait_and_print(engine: Functory, id_: str, timeout: float | None, out: CommandOutput) -> None:
+    """Wait for an execution, with its log lines on stderr as they come, and print its result. Raises as :func:`wait`,
+    and :class:`ExecutionFailed` unless it succeeded: exit status 1.
+    """
+    from functory.engine.executions.outcomes import result_or_raise
 
+    lines = None
     if not out.json and not out.quiet:
-        for line in engine.executions.logs(row["id"]):
-            console.note(f"{line['stream']}: {line['text'].rstrip()}")
+        lines = LiveLog(engine, id_, lambda line: console.note(f"{line['stream']}: {line['text'].rstrip()}"))
+    row = wait(engine, id_, timeout, lines)
+    if lines is not None:
+        lines.show_new()
     for warning in row["warnings"] or ():
         console.warn(warning)
     if out.json:
@@ -44,25 +53,43 @@ def print_result(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -
             console.note(f"it caused more: functory execution tree {row['id']}")
 
 
-def wait(engine: Functory, id_: str, timeout: float | None) -> dict[str, Any]:
-    """The finished execution. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
+def wait(engine: Functory, id_: str, timeout: float | None, lines: LiveLog | None = None) -> dict[str, Any]:
+    """The finished execution; meanwhile new ``lines`` are shown. Raises :class:`WaitTimeout` after ``timeout``
+    seconds.
+    """
     from functory.engine.errors import WaitTimeout
 
     began = time.monotonic()
-    if not engine.settings.embedded and (timeout is None or timeout > _QUIET_SECONDS):
+    looked = engine.settings.embedded
+    while True:
+        waited = time.monotonic() - began
+        left = None if timeout is None else max(0.0, timeout - waited)
+        # Only who has waited for a while is shown lines: most executions are over by then.
+        step = _FIRST_SECONDS if waited < _FIRST_SECONDS else POLL_SECONDS
+        if lines is None:
+            step = None if looked else _QUIET_SECONDS
         try:
-            return engine.executions.wait([id_], _QUIET_SECONDS)[0]
-        except WaitTimeout:
+            pause = min((one for one in (left, step) if one is not None), default=None)
+            return engine.executions.wait([id_], pause)[0]
+        except WaitTimeout as error:
+            waited = time.monotonic() - began
+            if timeout is not None and waited >= timeout:
+                raise _timed_out(engine, id_, timeout, error) from None
+        if lines is not None:
+            lines.show_new()
+        if not looked and waited >= _QUIET_SECONDS:
+            looked = True
             warn_without_workers(engine, f"execution {id_} waits")
-    try:
-        left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
-        return engine.executions.wait([id_], left)[0]
-    except WaitTimeout as error:
-        if not engine.settings.embedded:
-            raise WaitTimeout(error.what, f"waited {timeout:g} s; it goes on", error.try_) from None
-        # The embedded roles end with this command; running executions are released to the queue.
-        why = f"waited {timeout:g} s; without functory dev it is queued again"
-        raise WaitTimeout(error.what, why, f"functory execution wait {id_}") from None
+
+
+def _timed_out(engine: Functory, id_: str, timeout: float, error: WaitTimeout) -> WaitTimeout:
+    from functory.engine.errors import WaitTimeout
+
+    if not engine.settings.embedded:
+        return WaitTimeout(error.what, f"waited {timeout:g} s; it goes on", error.try_)
+    # The embedded roles end with this command; running executions are released to the queue.
+    why = f"waited {timeout:g} s; without functory dev it is queued again"
+    return WaitTimeout(error.what, why, f"functory execution wait {id_}")
 
 
 def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
@@ -89,8 +116,6 @@ def print_queued(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -
 
 def warn_without_workers(engine: Functory, consequence: str) -> None:
     """Warn when no process would route or run the new rows."""
-    from functory.engine.executions import worker_registry
-
-    if not worker_registry.alive(engine.database, engine.settings.lease_seconds):
+    if not engine.workers_alive():
         start = "functory dev" if engine.settings.embedded else "functory worker"
         console.note(f"no worker is alive: {consequence} until one starts (try: {start})")

@@ -23,11 +23,13 @@ def draw(
     granted: Iterable[str],
     pending: Iterable[str],
     used_by: Sequence[str],
+    annotation: Mapping[str, Any] | None,
+    record: str | None,
 ) -> None:
     """Print one version, and the list of all versions.
 
     ``dependencies`` have ``exists``; ``granted`` and ``pending`` are grants in force and grants that an operator must
-    allow first."""
+    allow first. ``annotation`` is its description besides the version, ``record`` its track record."""
     active = (
         "active"
         if row["active"] == row["number"]
@@ -39,7 +41,8 @@ def draw(
     out.record(
         {
             "saved": f"{console.format_time(row['created_at'])} by {row['author']}",
-            "description": description(row) or None,
+            "description": _described(row, annotation),
+            "record": record,
             "sha256": row["sha256"],
             "imports": ", ".join(map(str, row["imports"])) or None,
             "requirements": ", ".join(row["requirements"]) or None,
@@ -57,6 +60,7 @@ def draw(
             "may use": "\n".join(granted) or None,
             "waits for approval": "\n".join(pending) or None,
             "process": _process(row),
+            "log policy": row["log_policy"],
             "metadata": row["metadata"] or None,
             "limits": row["limits"] or None,
             "patterns": row["output_patterns"] or None,
@@ -120,6 +124,12 @@ def dependency_name(dependency: Mapping[str, Any]) -> str:
     return dependency["name"] + (f"@{dependency['pin']}" if dependency["pin"] else "")
 
 
+def _described(row: Mapping[str, Any], annotation: Mapping[str, Any] | None) -> str | None:
+    if annotation is None:
+        return description(row) or None
+    return f"{annotation['value']} (by {annotation['author']})"
+
+
 def description(row: Mapping[str, Any]) -> str:
     """Return the description from the metadata."""
     found = row["metadata"].get("description")
@@ -178,5 +188,5 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
             row["inactive_reason"],
             f"mend it and save it again, or functory function activate {row['name']}@{row['number']} --force",
         )
-    if row["created"] and engine.triggers.list():
+    if row["created"] and engine.triggers.count():
         execution_result.warn_without_workers(engine, "no trigger fires on this")

@@ -18,6 +18,7 @@ _DECLARATIONS = {
     "requirements": "--requirement",
     "permissions": "--permission",
     "hosts": "--host",
+    "models": "--model",
 }
 _DECLARATION = f"({'|'.join(_DECLARATIONS)})"
 # Python's spelling and the command line's, the longer ones first.
@@ -55,7 +56,7 @@ _SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{_option(found[1])} {shlex.quote(found[2])}",
     ),
     (
-        r"\braise (memory_bytes|cpu|scratch_bytes|calls)\b(?: or scratch_files)?",
+        r"\braise (memory_bytes|cpu|scratch_bytes|llm_calls|calls)\b(?: or scratch_files)?",
         r"give it more with --limit \1=…",
     ),
     (r"\bsubprocess=True", "--subprocess"),

@@ -1,9 +1,9 @@
-"""Health of sources, for ``functory status`` and ``functory doctor``."""
+"""Health of sources, for ``functory doctor``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,20 +18,6 @@ MIN_INOTIFY_LIMITS = {"max_user_watches": 8192, "max_user_instances": 64}
 INOTIFY_FOLDER = Path("/proc/sys/fs/inotify")
 
 SourceProblem = tuple[str, str]
-
-
-def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts of sources by state, and those with a problem: kind, name, problem, problem_at."""
-    states = [row["state"] for row in rows]
-    return {
-        "enabled": states.count("enabled"),
-        "paused": states.count("paused"),
-        "problems": [
-            {field: row[field] for field in ("kind", "name", "problem", "problem_at")}
-            for row in rows
-            if row["problem"] and row["state"] == "enabled"
-        ],
-    }
 
 
 def find_problems(

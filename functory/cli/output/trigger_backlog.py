@@ -11,10 +11,8 @@ from functory.cli.output import trigger_definition
 from functory.engine.flow_control.concurrency import UNLIMITED
 from functory.engine.serialization import durations
 from functory.engine.triggers.inspection import Page, TriggerInspection
+from functory.explanations.trigger_flow import format_ago, format_until, key_of
 from functory.terminal import console
-
-# A router releases a buffer within a second of its time. A buffer that is later than this has no router (seconds).
-OVERDUE_SECONDS = 10.0
 
 Row = Mapping[str, Any]
 
@@ -44,7 +42,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
         f"{console.count_of(found.idempotency_keys.count, 'key')} stored, newest first",
         found.idempotency_keys,
         lambda row: {
-            "KEY": _key(row),
+            "KEY": key_of(row),
             "EVENT": row["event_id"],
             "FREE": format_until(row["expires_at"], now),
         },
@@ -54,7 +52,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
         f"{found.dropped:,} dropped within a day",
         found.rate_limit,
         lambda row: {
-            "KEY": _key(row),
+            "KEY": key_of(row),
             "DROPPED": f"{row['dropped']:,}",
             "FREE": _free(row, flow.get("rate_limit"), now),
         },
@@ -64,7 +62,7 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
         "throttle",
         f"{console.count_of(found.states.get('delayed', 0), 'execution')} delayed",
         found.throttle,
-        lambda row: {"KEY": _key(row), "NEXT START": _free(row, flow.get("throttle"), now)},
+        lambda row: {"KEY": key_of(row), "NEXT START": _free(row, flow.get("throttle"), now)},
     )
     for row in found.concurrency_groups.rows:
         yield _concurrency_group(row, found)
@@ -87,65 +85,6 @@ def sections(found: TriggerInspection) -> Iterator[Section]:
         yield Section(f"suppressed so far{all_keys}", counts)
 
 
-def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
-    """Return one sentence about the first obstacle: what it is and what to do."""
-    name, state, now = found.trigger["name"], found.trigger["state"], found.now
-    if found.halted:
-        return "all triggers are halted: functory trigger unhalt"
-    if state == "paused":
-        held = (
-            f", with {console.count_of(found.matches, 'match', 'matches')} waiting" if found.matches else ""
-        )
-        return f"it is paused{held}: functory trigger resume {name}"
-    if state == "shadow":
-        return f"it only records what it would do: functory trigger promote {name}"
-    until = found.breaker["open_until"] if found.breaker else None
-    if until is not None and until > now:
-        return f"its circuit breaker is open, it closes {format_until(until, now)}: functory trigger resume {name}"
-    for row in found.buffers.rows:
-        if row["due_at"] is not None and (now - row["due_at"]).total_seconds() > OVERDUE_SECONDS:
-            start = "functory dev" if embedded else "functory router"
-            return f"key {_key(row)} was due {format_ago(row['due_at'], now)}: is a router running? {start}"
-    full = next(
-        (row for row in found.concurrency_groups.rows if row["waiting"] and row["taken"] >= row["capacity"]),
-        None,
-    )
-    if full is not None and full["holders"] and (workers or full["holders"][0]["state"] == "running"):
-        id_ = full["holders"][0]["id"]
-        return f"key {_key(full)} has no free slot; {id_} holds one longest: functory execution show {id_}"
-    if not workers and (found.states.get("ready") or full is not None):
-        return f"executions are ready and no worker is alive: {'functory dev' if embedded else 'functory worker'}"
-    if found.states.get("delayed"):
-        starts = [row["run_at"] for row in found.executions.rows if row["run_at"] > now]
-        soonest = (
-            f"the next start is {format_until(min(starts), now)}" if starts else "executions are delayed"
-        )
-        return f"nothing is stuck; {soonest}"
-    due = [row["due_at"] for row in found.buffers.rows if row["due_at"] is not None]
-    if due:
-        return f"nothing is stuck; the next decision is {format_until(min(due), now)}"
-    if found.buffers.count:
-        return "nothing is stuck; it waits for further events"
-    if found.states:
-        return (
-            f"nothing is stuck: functory execution list --function {found.trigger['definition']['function']}"
-        )
-    if found.pending:
-        return f"nothing of it waits; {found.pending:,} events are not routed yet"
-    return f"nothing waits; to see why an event did not start it: functory trigger test {name} --event ID"
-
-
-def format_until(time: datetime, now: datetime) -> str:
-    """Format a time from now on, relative to now."""
-    ahead = (time - now).total_seconds()
-    return f"in {console.format_duration(ahead)}" if ahead > 0.001 else "now"
-
-
-def format_ago(time: datetime, now: datetime) -> str:
-    """Format a time in the past, relative to now."""
-    return f"{console.format_duration(max(0.0, (now - time).total_seconds()))} ago"
-
-
 def next_allowed_at(stored: datetime, settings: Row) -> datetime:
     """Return the time of the next start that the rate limit (GCRA) allows, from its stored time."""
     step = durations.parse(settings["period"], "period") / settings["limit"]
@@ -162,7 +101,7 @@ def _buffers(found: TriggerInspection, definition: Row, flow: Row) -> Iterator[S
             return
     rows = [
         {
-            "KEY": _key(row),
+            "KEY": key_of(row),
             "MATCHES": f"{row['matches']:,}",
             "SINCE": console.format_time(row["first_time"] or row["opened_at"]),
             "DUE": "with a further event" if row["due_at"] is None else format_until(row["due_at"], now),
@@ -229,7 +168,7 @@ def _concurrency_group(row: Row, found: TriggerInspection) -> Section:
     rows += [line(place, one, one["queue_at"]) for place, one in enumerate(row["queue"], 1)]
     capacity = "unlimited" if row["capacity"] >= UNLIMITED else f"{row['capacity']:,}"
     summary = f"{row['taken']:,} of {capacity} slots taken, {row['waiting']:,} waiting"
-    return Section(f"concurrency {_key(row)}", summary, rows, row["taken"] + row["waiting"] - len(rows))
+    return Section(f"concurrency {key_of(row)}", summary, rows, row["taken"] + row["waiting"] - len(rows))
 
 
 def _executions(found: TriggerInspection, title: str) -> Section:
@@ -266,7 +205,3 @@ def _executions(found: TriggerInspection, title: str) -> Section:
 
 def _free(row: Row, settings: Row | None, now: datetime) -> str:
     return format_until(next_allowed_at(row["next_at"], settings) if settings else row["next_at"], now)
-
-
-def _key(row: Row) -> str:
-    return row["key"] or "(no key)"

@@ -19,15 +19,29 @@ from functory.engine.errors import Invalid
 from functory.engine.names import NAME
 from functory.engine.settings import Settings
 
-KINDS = ("secret", "host", "read", "write", "permission", "preload", "subprocess")
+KINDS = ("secret", "host", "model", "read", "write", "permission", "preload", "subprocess")
 # What code may do. Without a preload it does the same, and takes longer: its packages are imported by each execution.
 RIGHTS = frozenset(KINDS) - {"preload"}
-PERMISSIONS = ("functions:read", "functions:write")
+PERMISSIONS = (
+    "functions:describe",
+    "functions:propose",
+    "functions:read",
+    "functions:write",
+    "memory:read",
+    "memory:write",
+)
+# What code needs for an operation on stored functions (functory.functions).
+PERMISSION_OF = {
+    **dict.fromkeys(("get", "list", "versions"), "functions:read"),
+    **dict.fromkeys(("save", "update", "activate", "rollback"), "functions:write"),
+    **dict.fromkeys(("propose", "proposal"), "functions:propose"),
+    "describe": "functions:describe",
+}
 # The kinds that authors may grant on a shared server; only an operator grants files and programs of a machine, and
 # imports by the process that starts executions.
-SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "permission"})
+SERVER_AUTHOR_GRANTS = frozenset({"secret", "host", "model", "permission"})
 
-FIELDS = ("hosts", "files", "subprocess")
+FIELDS = ("hosts", "models", "files", "subprocess")
 # Each host is a rule for each connection to be checked against, and each path is a mount of each zygote.
 MAX_ENTRIES = 100
 
@@ -35,6 +49,7 @@ MAX_ENTRIES = 100
 _PLACES = {
     "secret": "secrets",
     "host": "hosts",
+    "model": "models",
     "read": "read",
     "write": "write",
     "permission": "permissions",
@@ -46,13 +61,15 @@ _PLACES = {
 class Grants:
     """A set of grants.
 
-    Hosts are written as :mod:`functory.engine.access.host_grants` reads them. ``read`` and ``write`` hold absolute
+    Hosts are written as :mod:`functory.engine.access.host_grants` reads them. ``models`` are names of language models;
+    ``*`` is every one. ``read`` and ``write`` hold absolute
     paths, ``preload`` the modules of packages that may be imported ahead. ``subprocess`` is the right to start
     programs.
     """
 
     secrets: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
@@ -83,6 +100,7 @@ class Grants:
         return cls(
             secrets=tuple(sorted(secrets)),
             hosts=tuple(asked.get("hosts", ())),
+            models=tuple(asked.get("models", ())),
             read=tuple(files.get("read", ())),
             write=tuple(files.get("write", ())),
             permissions=tuple(sorted(permissions)),
@@ -122,6 +140,10 @@ class Grants:
             return self
         return Grants.from_items(chain(self.items(), other.items())) if self else other
 
+    def allows_model(self, name: str) -> bool:
+        """Whether a language model may be asked."""
+        return name in self.models or ANY_MODEL in self.models
+
     def only(self, kinds: Collection[str]) -> Grants:
         """Return the grants of these kinds."""
         return (
@@ -139,6 +161,7 @@ class Grants:
         tests: dict[str, Callable[[str], bool]] = {
             "secret": lambda name: name in self.secrets,
             "host": lambda text: any(_host_covers(granted, text) for granted in self.hosts),
+            "model": self.allows_model,
             # A path that may be written is mounted to be read as well.
             "read": lambda path: path_grants.inside(path, (*self.read, *self.write)),
             "write": lambda path: path_grants.inside(path, self.write),
@@ -150,6 +173,7 @@ class Grants:
 
 
 NOTHING = Grants()
+ANY_MODEL = "*"
 _MEANWHILE = {"preload": " (until then each execution imports it itself, which takes longer)"}
 
 
@@ -193,7 +217,7 @@ def _declared_preloads(version: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the declared ``hosts``, ``files`` and ``subprocess``, and return them in one plain form.
+    """Check the declared ``hosts``, ``models``, ``files`` and ``subprocess``, and return them in one plain form.
 
     Raises :class:`Invalid`.
     """
@@ -201,6 +225,9 @@ def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:
     if "hosts" in given:
         listed = _texts(given["hosts"], "hosts", 'hosts=["api.example.com"]')
         result["hosts"] = sorted({str(host_grants.parse(host)) for host in listed})
+    if "models" in given:
+        listed = _texts(given["models"], "models", 'models=["small"]')
+        result["models"] = sorted({normalize_value("model", name) for name in listed})
     if "files" in given:
         files = {} if given["files"] is None else given["files"]
         example = 'files={"read": ["/data"]}'
@@ -241,6 +268,12 @@ def normalize_value(kind: str, value: str) -> str:
             return path_grants.check(kind, value)
         case "preload":
             return preload_grants.check(value)
+        case "model":
+            if value != ANY_MODEL and not NAME.fullmatch(value.replace("-", "_").replace(".", "_")):
+                raise Invalid(
+                    f"{_short(value)} is not a model name",
+                    "letters, digits, _, - and . only; * is every model",
+                )
         case "permission":
             if value not in PERMISSIONS:
                 raise Invalid(

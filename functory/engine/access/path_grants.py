@@ -14,8 +14,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from functory.engine.errors import Invalid, Refused
-from functory.engine.project_folder import settings_file
+from functory.engine.secret_files import named_files
 from functory.engine.settings import Settings
+from functory.engine.settings_file import settings_file
 
 MAX_BYTES = 1024
 
@@ -74,7 +75,7 @@ class ProtectedPaths:
     """Paths of this machine and installation that no function may be granted, nor any path above or below them."""
 
     def __init__(self, settings: Settings) -> None:
-        own = [settings.home, settings_file()]
+        own = [settings.home, settings_file(), *named_files().values()]
         if settings.secret_key_file is not None:
             own.append(settings.secret_key_file)
         if settings.database.startswith("sqlite:///"):

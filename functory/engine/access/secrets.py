@@ -7,6 +7,7 @@ version 1 have no id; every key of the ring is tried. The keys: :mod:`functory.e
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,13 +18,14 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from functory.engine.access.key_ring import ID_BYTES, KeyRing, Ring, RingKey, new_key
-from functory.engine.database import dialects
+from functory.engine.database import audit, dialects
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import secret
 from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound
 from functory.engine.events import store as event_store
 from functory.engine.names import NAME
 from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 _FORMAT, _FORMAT_WITHOUT_ID = b"\x02", b"\x01"
 MAX_BYTES = 65_536
@@ -61,14 +63,24 @@ class Secrets:
             # The row is inserted first, even an empty one, so that a second process waits for its lock.
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
             created = tx.insert_new(secret, first)
-            statement = sa.select(secret.c.version).where(secret.c.name == name)
-            version = tx.scalar(statement.with_for_update()) + 1
+            statement = sa.select(secret).where(secret.c.name == name)
+            row = tx.first(statement.with_for_update()) or first
+            version = row["version"] + 1
             # Read after the lock: a key that is retired meanwhile must not seal.
             sealed = _seal(self.ring.load()[0], name, version, value)
             tx.execute(
                 sa.update(secret)
                 .where(secret.c.name == name)
                 .values(sealed=sealed, version=version, updated_at=tx.now)
+            )
+            audit.append(
+                tx,
+                author,
+                "secret.set",
+                name,
+                {"version": version},
+                before=None if created else _hash(row["sealed"]),
+                after=_hash(sealed),
             )
             # Webhooks read it again at once: signatures made with the old value must not be accepted.
             tx.wake("sources")
@@ -88,11 +100,16 @@ class Secrets:
                 )
             )
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, author: str = "") -> None:
         """Delete a secret. Raises :class:`NotFound`."""
         with self._database.write() as tx:
-            if tx.execute(sa.delete(secret).where(secret.c.name == name)).rowcount == 0:
+            row = tx.first(sa.select(secret).where(secret.c.name == name).with_for_update())
+            if row is None:
                 raise NotFound(f"secret {name!r} not found", try_="functory secret list")
+            tx.execute(sa.delete(secret).where(secret.c.name == name))
+            audit.append(
+                tx, author, "secret.delete", name, {"version": row["version"]}, before=_hash(row["sealed"])
+            )
             tx.wake("sources")
 
     def missing(self, names: list[str]) -> list[str]:
@@ -213,8 +230,11 @@ class Secrets:
         for name in names:
             try:
                 found[name] = self._unseal(name, rows.get(name))
+                result = "ok"
             except FunctoryError as error:
                 found[name] = error
+                result = "missing" if isinstance(error, NotFound) else "decrypt_error"
+            metrics.secret_reads.labels(result).inc()
         return found
 
     def _unseal(self, name: str, row: Mapping[str, Any] | None) -> SecretStr:
@@ -241,6 +261,11 @@ class Secrets:
             "it was sealed with another key",
             "add that key to FUNCTORY_SECRET_KEY or the key file, or set the secret again",
         )
+
+
+def _hash(sealed: bytes) -> str:
+    """Return the hash of a sealed value: one of the value itself could be guessed."""
+    return hashlib.sha256(bytes(sealed)).hexdigest()
 
 
 def _seal(one: RingKey, name: str, version: int, value: str) -> bytes:

@@ -19,11 +19,11 @@ from typing import Protocol
 import uuid_utils.compat as uuids
 
 from functory.engine.database.clock_offset import Offset
+from functory.engine.database.id_times import lowest_id as lowest_id
+from functory.engine.database.id_times import time_of_id as time_of_id
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# The latest datetime, as the milliseconds of a UUIDv7.
-_LATEST = 253_402_300_799_000
 
 
 class Clock(Protocol):
@@ -189,15 +189,3 @@ class ServerIds:
         random = int.from_bytes(os.urandom(8)) >> 2
         text = f"{timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def time_of_id(id_: str) -> datetime:
-    """Return the time in a UUIDv7, in milliseconds."""
-    milliseconds = min(int(id_.replace("-", "")[:12], 16), _LATEST)
-    return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def lowest_id(at: datetime) -> str:
-    """Return the lowest UUIDv7 of a time: every id made before it, by the same clock, is lower."""
-    milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
-    return str(uuids.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

@@ -396,6 +396,18 @@ def postgres_connections() -> Any:
     return postgres_connections
 
 
+def open_pools() -> list[tuple[int, int]]:
+    """Return (connections in use, connections that it may open) of each pool of this process."""
+    engines = [one._engine for one in list(_databases)] + [one._direct_engine for one in list(_databases)]
+    pools = [engine.pool for engine in engines if engine is not None]
+    return [
+        # The pool has no public access to the number that it opens beyond its size.
+        (pool.checkedout(), pool.size() + max(0, pool._max_overflow))
+        for pool in pools
+        if isinstance(pool, sa.pool.QueuePool)
+    ]
+
+
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _inherited: list[Engine] = []
 

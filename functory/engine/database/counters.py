@@ -13,8 +13,10 @@ from functory.engine.database.schema import counter
 
 FUNCTIONS = "functions"
 GRANTS = "grants"
+MODELS = "models"
 TRIGGERS = "triggers"
 SOURCES = "sources"
+EMBEDDINGS = "embeddings"
 
 
 # Built once, because every role runs it in every round.

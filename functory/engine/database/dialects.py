@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import HasCTE
+from sqlalchemy.sql.functions import FunctionElement
 
 from functory.engine.database.transaction import Tx
 
@@ -17,6 +19,25 @@ _SIZE = sa.text(
     " FROM pg_class WHERE oid = to_regclass(:name)"
     " OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(:name))"
 )
+
+
+class utc_day(FunctionElement[str]):
+    """The day of a timestamp in UTC, as the text ``2026-01-31``, whatever the time zone of the server."""
+
+    type = sa.String()
+    inherit_cache = True
+    name = "utc_day"
+
+
+@compiles(utc_day, "postgresql")
+def _utc_day_on_postgresql(element: utc_day, compiler: Any, **options: Any) -> str:
+    return f"to_char({compiler.process(element.clauses, **options)} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+
+
+@compiles(utc_day, "sqlite")
+def _utc_day_on_sqlite(element: utc_day, compiler: Any, **options: Any) -> str:
+    # Stored as text, in UTC.
+    return f"substr({compiler.process(element.clauses, **options)}, 1, 10)"
 
 
 def materialized(query: HasCTE, name: str | None = None) -> sa.CTE:

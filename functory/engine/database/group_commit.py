@@ -1,7 +1,10 @@
 """Group commit: threads of one process share a transaction, because a commit costs a disk sync.
 
-Threads that arrive while others commit queue up, and the next one runs the work of all of them under one commit. Each
-has a savepoint of its own: an error undoes only its own writes and is raised in its own thread.
+Threads that arrive while others commit queue up, and the first of them runs the work of all of them under one commit.
+Each has a savepoint of its own: an error undoes only its own writes and is raised in its own thread.
+
+A thread that has committed passes its place on to the one that waits longest. A thread that begins again at once queues
+up behind it.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ class _GroupedWork:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
-        # A thread runs it. That thread releases the lock at the end.
-        self.taken = False
-        self.running = threading.Lock()
-        self.running.acquire()
+        self.done = False
+        self.has_place = False
+        # Released when another thread has done it, or has passed its place on to this one.
+        self.signal = threading.Lock()
+        self.signal.acquire()
 
 
 class GroupCommit:
@@ -50,27 +54,57 @@ class GroupCommit:
         self._write = write
         self._driver_errors = driver_errors
         self._waiting: list[_GroupedWork] = []
-        self._waiting_lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(at_once)
+        self._lock = threading.Lock()
+        self._places = at_once
 
     def run(self, work: Callable[[Tx], T]) -> T:
         """Run ``work`` in a transaction that it may share. Returns its result once it is durable."""
-        ticket = _GroupedWork(work)
-        with self._waiting_lock:
-            self._waiting.append(ticket)
-        while not ticket.taken:
-            with self._places:
-                with self._waiting_lock:
-                    if ticket.taken:
-                        break
-                    taken, self._waiting = self._waiting[:MAX_GROUP_SIZE], self._waiting[MAX_GROUP_SIZE:]
-                    for one in taken:
-                        one.taken = True
-                self._run_group(taken)
-        ticket.running.acquire()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.result
+        own = _GroupedWork(work)
+        with self._lock:
+            has_place = self._places > 0
+            if has_place:
+                self._places -= 1
+            else:
+                self._waiting.append(own)
+        if not has_place:
+            try:
+                own.signal.acquire()
+            except BaseException:
+                # An interrupted thread neither keeps a place in the queue nor one that it was given.
+                self._leave(own)
+                raise
+        if not own.done:
+            self._lead(own)
+        if own.error is not None:
+            raise own.error
+        return own.result
+
+    def _lead(self, own: _GroupedWork) -> None:
+        """Run the work of this thread and of those that wait, and pass the place on."""
+        with self._lock:
+            others = self._waiting[: MAX_GROUP_SIZE - 1]
+            self._waiting = self._waiting[MAX_GROUP_SIZE - 1 :]
+        try:
+            self._run_group([own, *others])
+        finally:
+            with self._lock:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give a place to the thread that waits longest. The lock is held."""
+        if self._waiting:
+            following = self._waiting.pop(0)
+            following.has_place = True
+            following.signal.release()
+        else:
+            self._places += 1
+
+    def _leave(self, own: _GroupedWork) -> None:
+        with self._lock:
+            if own in self._waiting:
+                self._waiting.remove(own)
+            elif own.has_place:
+                self._pass_on()
 
     def _run_group(self, tickets: list[_GroupedWork]) -> None:
         try:
@@ -83,7 +117,8 @@ class GroupCommit:
                         self._run_in_one_transaction([ticket])
         finally:
             for ticket in tickets:
-                ticket.running.release()
+                ticket.done = True
+                ticket.signal.release()
 
     def _run_in_one_transaction(self, tickets: Sequence[_GroupedWork]) -> None:
         """Run the work of ``tickets`` in one transaction; each ends with its result or its error."""

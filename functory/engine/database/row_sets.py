@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 import orjson
@@ -99,6 +99,6 @@ def _converters(
 
 
 def _text_of(value: Any) -> str:
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # also a datetime, which is one
         return value.isoformat()
     raise TypeError(f"a {type(value).__name__} has no place among rows")

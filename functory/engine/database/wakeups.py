@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 # PostgreSQL: the beginning of the names of the channels, and the channel of wake-ups that name their topics.
 CHANNEL = "functory_wakeup"
-TOPICS = ("events", "executions", "finished", "flow", "outbox", "sagas", "sources")
+TOPICS = (
+    "access", "answers", "backtests", "batches", "events", "executions", "finished", "flow", "gate", "llm", "logs",
+    "outbox", "sagas", "sources",
+)  # fmt: skip
 
 
 def channel(topic: str) -> str:

@@ -27,6 +27,7 @@ from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
 from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.serialization import json_codec, media_types
+from functory.engine.telemetry import metrics
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -127,7 +128,8 @@ class Inbox:
         """
         for one in incoming:
             self.check(one)
-        return self._database.group_commit(lambda tx: _ingest(tx, incoming, lineage))
+        with metrics.transaction("ingest"):
+            return self._database.group_commit(lambda tx: _ingest(tx, incoming, lineage))
 
 
 def _ingest(

@@ -14,6 +14,14 @@ _VERSION = frozenset({
 })  # fmt: skip
 _SAVED = _VERSION | {"changed", "active", "warnings", "findings", "environment_error", "inactive_reason"}
 _FUNCTION = frozenset({"function", "version", "author"})
+_CANARY = _FUNCTION | {
+    "canary_id", "base", "share", "unit", "state", "reason", "deadline", "proposal_id", "counts",
+}  # fmt: skip
+_PROPOSAL = frozenset({"proposal_id", "function", "version", "base_version", "run_id", "root_id"})
+PROPOSAL_ENDS = (
+    "proposal.activated", "proposal.rejected", "proposal.expired", "proposal.superseded", "proposal.withdrawn",
+    "proposal.rolled_back",
+)  # fmt: skip
 _GRANT = _FUNCTION | {"sha256", "kind", "value", "reason"}
 _EXECUTION = frozenset({
     "execution_id", "function", "version", "state", "attempt", "parent_id", "trigger_id", "event_id",
@@ -25,6 +33,16 @@ _FILE = frozenset({
     "watch", "path", "path_bytes", "relative", "name", "size", "mtime", "mtime_ns", "sha256", "problem",
 })  # fmt: skip
 _SAGA = frozenset({"execution_id", "function", "version", "parent_id"})
+_BUDGET = frozenset({"root_id", "whose", "limit", "maximum", "used", "wanted"})
+_MEMORY = frozenset({
+    "memory_id", "scope", "owner", "kind", "importance", "source_execution_id", "run_id", "author", "untrusted",
+})  # fmt: skip
+_RUN = frozenset({"run_id", "root_id", "agent", "function", "step"})
+_RUN_ENDED = _RUN | {"state", "reason", "detail", "checked"}
+
+# A message that could not become an event of its own; changes of a source.
+SOURCE_REJECTED = "source.rejected"
+SOURCE_CHANGES = tuple(f"source.{verb}" for verb in ("created", "updated", "paused", "resumed", "deleted"))
 
 # The fields of the data of each type; None: they depend on a configuration, a table or a message.
 DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
@@ -34,8 +52,15 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "version.marked": frozenset(
         {"function", "version", "sha256", "mark", "previous_mark", "reason", "author"}
     ),
+    "canary.started": _CANARY,
+    "canary.advanced": _CANARY,
+    "canary.held": _CANARY,
+    "canary.promoted": _CANARY,
+    "canary.rolled_back": _CANARY | {"moved"},
+    "canary.stopped": _CANARY,
     "function.disabled": _FUNCTION,
     "function.deleted": _FUNCTION | {"forced"},
+    "function.described": frozenset({"function", "key", "author", "removed"}),
     "function.granted": _GRANT,
     "function.revoked": _GRANT,
     "execution.started": _EXECUTION,
@@ -72,15 +97,30 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "row.updated": None,
     "row.deleted": None,
     "queue.received": None,
-    "source.rejected": None,
-    "source.created": _SOURCE,
-    "source.updated": _SOURCE,
-    "source.paused": _SOURCE,
-    "source.resumed": _SOURCE,
-    "source.deleted": _SOURCE,
+    SOURCE_REJECTED: None,
+    **dict.fromkeys(SOURCE_CHANGES, _SOURCE),
     "saga.started": _SAGA | {"state"},
     "saga.compensated": _SAGA | {"done", "skipped"},
     "saga.stuck": _SAGA | {"position", "step_id", "step_function", "compensate", "problem"},
     "secret.rotated": frozenset({"secret", "version", "author"}),
     "worker.lost": frozenset({"worker", "slots", "seen_at"}),
+    "budget.warning": _BUDGET,
+    "budget.exceeded": _BUDGET,
+    "run.started": _RUN | {"goal"},
+    "run.waiting": _RUN | {"approval_id", "question", "choices"},
+    "run.paused": _RUN,
+    "run.resumed": _RUN,
+    "run.succeeded": _RUN_ENDED | {"result"},
+    "run.failed": _RUN_ENDED,
+    "run.stopped": _RUN_ENDED,
+    "run.cancelled": _RUN_ENDED,
+    "run.needs_human": _RUN_ENDED,
+    "proposal.created": _PROPOSAL | {"description"},
+    "proposal.checked": _PROPOSAL | {"checks"},
+    "proposal.waiting": _PROPOSAL | {"approval_id", "needed", "why"},
+    **dict.fromkeys(PROPOSAL_ENDS, _PROPOSAL | {"reason", "author"}),
+    "memory.added": _MEMORY,
+    "memory.forgotten": _MEMORY | {"reason"},
+    "model.opened": frozenset({"model", "problem", "until"}),
+    "model.closed": frozenset({"model", "problem"}),
 }

@@ -21,6 +21,7 @@ from functory.engine.events.amqp_publisher import AmqpPublisher
 from functory.engine.events.messages import CONTENT_TYPE, EventMessage, message_of
 from functory.engine.events.redis_publisher import RedisPublisher
 from functory.engine.settings import Settings
+from functory.engine.telemetry import traces
 
 # A publisher waits this long (seconds) for a connection, and for each answer. Then its messages wait in the database.
 PUBLISH_SECONDS = 5
@@ -90,6 +91,8 @@ class EventPublisher:
 
         Raises :class:`Unavailable`; then some may have been sent.
         """
+        if (recorder := traces.recorder) is not None:
+            recorder.learn_roots(row["root_id"] for row in rows)
         messages = [message_of(row) for row in rows]
         with self._lock:
             try:

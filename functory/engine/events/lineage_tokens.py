@@ -30,12 +30,11 @@ from functory.engine.database.schema import Id, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events.causation import Cause
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import metrics, trace_context, traces
 
 log = structlog.get_logger("functory.lineage")
 
 HEADER = "functory-lineage"
-TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 # Our entry of a tracestate.
 MEMBER = "functory"
@@ -88,7 +87,8 @@ class LineageTokens:
         expires = int((now + VALID_FOR).timestamp())
         signed = f"v1.{_deployment(key)}.{root}.{own}.{row['depth']}.{expires}"
         token = f"{signed}.{_mac(key, signed)}"
-        return {HEADER: token, TRACEPARENT: f"00-{root}-{own[16:]}-01", TRACESTATE: f"{MEMBER}={token}"}
+        context = traces.context_of_attempt(row).header()
+        return {HEADER: token, trace_context.HEADER: context, TRACESTATE: f"{MEMBER}={token}"}
 
     def verify(self, headers: Iterable[tuple[str, str]], now: datetime) -> LineageToken | None:
         """Return the token of a request's headers (lower-case names); the deepest one of several, None without one."""

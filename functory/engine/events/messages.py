@@ -8,6 +8,7 @@ from typing import Any
 
 from functory.engine.events import store as event_store
 from functory.engine.serialization import json_codec
+from functory.engine.telemetry import trace_context, traces
 
 CONTENT_TYPE = "application/cloudevents+json"
 
@@ -22,5 +23,12 @@ class EventMessage:
 
 
 def message_of(row: Mapping[str, Any]) -> EventMessage:
-    """Return the message of an event row."""
-    return EventMessage(row["id"], row["type"], json_codec.encode_stored(event_store.envelope(row)))
+    """Return the message of an event row. While traces are recorded it has a trace context: that which the event
+    brought from outside, or its own span (CloudEvents, Distributed Tracing extension).
+    """
+    body = event_store.envelope(row)
+    if traces.recorder is not None and trace_context.HEADER not in body:
+        context = traces.context_of_event(row)
+        if context is not None:
+            body[trace_context.HEADER] = context.header()
+    return EventMessage(row["id"], row["type"], json_codec.encode_stored(body))

@@ -11,7 +11,7 @@ backfill.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -38,7 +38,7 @@ class IncomingEvent:
     ``key`` identifies it within its source: a second arrival with the same key is dropped; without a key every arrival
     is new. ``content_key`` does the same for what a sender signed, where it did not sign the ``key``. ``time`` is when
     it happened (aware; default: now), ``cause`` the execution that caused it, if known. ``source`` replaces the
-    source's address in the envelope.
+    source's address in the envelope. ``extensions`` are attributes of the envelope beyond ours.
     """
 
     type: str
@@ -49,6 +49,7 @@ class IncomingEvent:
     cause: Cause | None = None
     source: str | None = None
     content_key: str | None = None
+    extensions: Mapping[str, Any] | None = None
 
     @property
     def stored_keys(self) -> list[str]:
@@ -71,6 +72,7 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
             source=one.source or address,
             cause=one.cause,
             time=one.time,
+            extensions=one.extensions,
         )
         for one in arrivals
     ]

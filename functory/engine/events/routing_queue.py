@@ -15,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.clock import time_of_id
 from functory.engine.database.connection import Tx
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, Words, event, routing_queue
@@ -44,6 +45,19 @@ def add(tx: Tx, ids: Sequence[str], *, published: bool = False) -> None:
         routing_queue,
         [{"quarantined": False, "event_id": id_, "route_after": None, "published": published} for id_ in ids],
     )
+
+
+def oldest_pending(tx: Tx) -> datetime | None:
+    """Return when the oldest pending event was made; None when all events are routed."""
+    id_ = tx.scalar(
+        sa.select(routing_queue.c.event_id).where(_OPEN).order_by(routing_queue.c.event_id).limit(1)
+    )
+    return None if id_ is None else time_of_id(id_)
+
+
+def count_pending(tx: Tx) -> int:
+    """Return the number of events that wait for a routing decision."""
+    return tx.scalar(sa.select(sa.func.count()).select_from(routing_queue).where(_OPEN)) or 0
 
 
 def count_quarantined(tx: Tx) -> int:

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -23,14 +23,18 @@ from functory.engine.database.schema import routing_queue as queue
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.events import causation, outbox, routing_queue
 from functory.engine.events.causation import Cause
+from functory.engine.events.envelope import envelope as envelope
 from functory.engine.serialization import json_codec
+
+if TYPE_CHECKING:
+    from functory.engine.events.emit_many import NewEvent
 
 TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 
 # First words of the types that only the engine writes; emit() refuses them.
 RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
-    "worker", "source", "row", "saga", "version",
+    "worker", "source", "row", "saga", "version", "run", "model", "proposal", "canary", "memory",
 })  # fmt: skip
 
 # The columns that routing reads, and when it happened.
@@ -130,31 +134,6 @@ def _queue(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
         outbox.put(tx, [row["id"] for row in rows if row["state"] != "pending"])
 
 
-def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
-
-    A row of a list has no data, and neither has its envelope (the spec makes ``data`` optional).
-    Lineage goes along as extension attributes, whose names are lower-case letters by the spec.
-    """
-    result: dict[str, Any] = dict(row.get("extensions") or {})
-    result |= {
-        "specversion": "1.0",
-        "id": row["id"],
-        "source": row["source"],
-        "type": row["type"],
-        "time": row["time"].isoformat().replace("+00:00", "Z"),
-        "datacontenttype": result.get("datacontenttype", "application/json"),
-        **({"data": row["data"]} if "data" in row else {}),
-        "functoryroot": row["root_id"],
-        "functorydepth": row["depth"],
-    }
-    if row["subject"] is not None:
-        result["subject"] = row["subject"]
-    if row["cause_execution_id"] is not None:
-        result["functorycause"] = row["cause_execution_id"]
-    return result
-
-
 class Events:
     """Emits, reads, lists and releases events for users."""
 
@@ -208,6 +187,12 @@ class Events:
         checked = emit_many.check_all(events, self._max_bytes)
         return emit_many.write(self._database, checked, source=source, cause=cause)
 
+    def write(self, checked: Sequence[NewEvent], *, source: str) -> list[str]:
+        """Write events that were checked before, all of them or none. Returns their ids."""
+        from functory.engine.events import emit_many
+
+        return emit_many.write(self._database, checked, source=source)
+
     def get(self, id_: str) -> dict[str, Any]:
         """Return one event row. Raises :class:`NotFound`."""
         with self._database.read() as tx:
@@ -224,6 +209,7 @@ class Events:
         subject: str | None = None,
         root_id: str | None = None,
         state: str | None = None,
+        source: str | None = None,
         before: str | None = None,
         after: str | None = None,
         limit: int = 50,
@@ -235,7 +221,13 @@ class Events:
         With ``payloads`` they have it, and at most 100 rows are returned. :meth:`get` returns one whole row.
         """
         statement = sa.select(*columns(event, payloads))
-        for column, value in ((event.c.type, type_), (event.c.subject, subject), (event.c.state, state)):
+        wanted = (
+            (event.c.type, type_),
+            (event.c.subject, subject),
+            (event.c.state, state),
+            (event.c.source, source),
+        )
+        for column, value in wanted:
             if value is not None:
                 statement = statement.where(column == value)
         if state in ("pending", "quarantined"):
@@ -257,16 +249,9 @@ class Events:
             return tx.scalar(sa.select(event.c.id).where(event.c.type == type_).limit(1)) is not None
 
     def types(self, limit: int = 500) -> list[str]:
-        """Return the first ``limit`` types of stored events, in their order. Each type is one look into an index."""
-        found: list[str] = []
+        """Return the first ``limit`` types of stored events, in their order."""
         with self._database.read() as tx:
-            while len(found) < limit:
-                statement = sa.select(sa.func.min(event.c.type))
-                following = tx.scalar(statement.where(event.c.type > found[-1]) if found else statement)
-                if following is None:
-                    break
-                found.append(following)
-        return found
+            return stored_types(tx, limit)
 
     def count(self, since: datetime, types: Collection[str] | None = None) -> int:
         """Return the number of events that :meth:`scan` yields."""
@@ -326,6 +311,18 @@ class Events:
                 routing_queue.release(tx, [row["id"] for row in rows])
                 tx.wake("events")
         return len(rows)
+
+
+def stored_types(tx: Tx, limit: int = 500) -> list[str]:
+    """Return the first ``limit`` types of stored events, in their order. Each type is one look into an index."""
+    found: list[str] = []
+    while len(found) < limit:
+        statement = sa.select(sa.func.min(event.c.type))
+        following = tx.scalar(statement.where(event.c.type > found[-1]) if found else statement)
+        if following is None:
+            break
+        found.append(following)
+    return found
 
 
 def _since(since: datetime, types: Collection[str] | None) -> list[Any]:

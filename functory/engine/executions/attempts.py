@@ -1,4 +1,5 @@
-"""One worker's attempts: claimed in ``claims``, renewed and released in ``leases``, finished in ``completion``.
+"""One worker's attempts: claimed in ``claims``, renewed and released in ``leases``, finished in ``completion``. What
+they print meanwhile is stored in ``attempt_output``.
 
 Each step is one transaction, guarded by the fence that the claim raised.
 """
@@ -11,14 +12,16 @@ from collections.abc import Collection
 from functory.engine.access import grants
 from functory.engine.database.connection import Database
 from functory.engine.events import store as event_store
+from functory.engine.executions.attempt_output import AttemptOutputs
 from functory.engine.executions.claims import Claims
 from functory.engine.executions.completion import Completions
 from functory.engine.executions.execution_events import AppendEvents
 from functory.engine.executions.leases import Leases
+from functory.engine.settings import Settings
 
 
-class Attempts(Claims, Leases, Completions):
-    """All that a worker does to executions: the three parts with one database, worker id and lease."""
+class Attempts(Claims, Leases, AttemptOutputs, Completions):
+    """All that a worker does to executions: the parts with one database, worker id and lease."""
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Attempts(Claims, Leases, Completions):
         author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
         rng: random.Random | None = None,
         append_events: AppendEvents = event_store.append,
+        settings: Settings | None = None,
     ) -> None:
         Claims.__init__(
             self,
@@ -41,4 +45,5 @@ class Attempts(Claims, Leases, Completions):
             append_events=append_events,
         )
         Leases.__init__(self, database, lease_seconds)
-        Completions.__init__(self, database, rng, append_events=append_events)
+        AttemptOutputs.__init__(self, database)
+        Completions.__init__(self, database, rng, append_events=append_events, settings=settings)

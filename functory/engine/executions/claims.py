@@ -25,6 +25,8 @@ from functory.engine.executions import claim_batch, leases, ready_queue, throttl
 from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
+from functory.engine.functions.log_policies import ALL, LogPolicy
+from functory.engine.telemetry import metrics
 
 # Built once, because they run with every claim.
 _IDS = sa.bindparam("ids", expanding=True)
@@ -49,11 +51,13 @@ class Claim:
     version: Mapping[str, Any]
     codes: Mapping[str, Mapping[str, Any]]
     limits: Limits
+    claimed_at: datetime
     problem: FunctoryError | None = None
     grants: Grants = NOTHING
     grant_warnings: Sequence[str] = ()
     # Seconds between the first sending and this claim; None if no message was sent.
     queued_seconds: float | None = None
+    log_policy: LogPolicy = ALL
 
     @property
     def id(self) -> str:
@@ -158,7 +162,8 @@ class Claims:
         """Run a claim; if its commit outcome is unknown, remember what it took for :meth:`reconcile`."""
         taken: dict[tuple[str, int], datetime] = {}
         try:
-            return self._database.group_commit(lambda tx: claim(tx, taken))
+            with metrics.transaction("claim"):
+                return self._database.group_commit(lambda tx: claim(tx, taken))
         except Unavailable:
             self._unknown_claims |= taken
             raise
@@ -183,7 +188,7 @@ class Claims:
             claimed.facts,
         )
         return [
-            _claim_of(row, runnable[row["version_id"]], seconds)
+            _claim_of(row, runnable[row["version_id"]], tx.now, seconds)
             for row, seconds in zip(rows, queued, strict=True)
         ]
 
@@ -205,16 +210,20 @@ def _record_versions(
         tx.execute(_RECORDED, exact)
 
 
-def _claim_of(row: Mapping[str, Any], version: RunnableVersion, queued_seconds: float | None) -> Claim:
+def _claim_of(
+    row: Mapping[str, Any], version: RunnableVersion, claimed_at: datetime, queued_seconds: float | None
+) -> Claim:
     return Claim(
         row,
         version.version,
         version.codes,
         version.limits,
+        claimed_at,
         version.problem,
         version.grants,
         version.grant_warnings,
         queued_seconds,
+        version.log_policy,
     )
 
 

@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 
+from functory.engine.agents import directives
 from functory.engine.database.connection import Database
 from functory.engine.database.driver_errors import translate_driver_error
-from functory.engine.database.schema import Id, attempt, execution, log, span
+from functory.engine.database.schema import Id, attempt, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.executions import file_writes, queue_rows, success_batch
+from functory.engine.executions import attempt_output, bad_ends, file_writes, queue_rows, success_batch
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
+from functory.engine.executions.runs import advance, transitions
 from functory.engine.executions.success_batch import Success
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_matcher
+from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 log_ = structlog.get_logger("functory.attempts")
 
@@ -70,9 +74,11 @@ class Completions:
         database: Database,
         rng: random.Random | None = None,
         append_events: AppendEvents = event_store.append,
+        settings: Settings | None = None,
     ) -> None:
         self._database = database
         self._append_events = append_events
+        self._settings = settings or Settings()
         self._random = rng or random.Random()  # noqa: S311  (jitter)
         # Results whose commit outcome is unknown, by (execution id, fence).
         self._unknown_results: dict[tuple[str, int], AttemptResult] = {}
@@ -127,13 +133,17 @@ class Completions:
     def _store_together(self, endings: Sequence[Ending]) -> list[NextState | Exception]:
         """Store all in one transaction; when one of the plain successes cannot be stored, each in its own."""
         try:
-            return self._database.group_commit(lambda tx: store_endings(tx, endings, self._append_events))
+            with metrics.transaction("finish"):
+                return self._database.group_commit(self._storing(endings))
         except Unavailable:
             raise
         except Exception as error:
             if len(endings) == 1:
                 return [error]
         return [self._store_together([ending])[0] for ending in endings]
+
+    def _storing(self, endings: Sequence[Ending]) -> Callable[[Tx], list[NextState | Exception]]:
+        return lambda tx: store_endings(tx, endings, self._append_events, self._settings)
 
     def _stored(self, endings: Sequence[Ending]) -> set[tuple[str, int]]:
         """Return the keys of those results that are in the database: they were committed although the commit was
@@ -158,10 +168,11 @@ class Completions:
 
 
 def store_endings(
-    tx: Tx, endings: Sequence[Ending], append_events: AppendEvents
+    tx: Tx, endings: Sequence[Ending], append_events: AppendEvents, settings: Settings
 ) -> list[NextState | Exception]:
     """Write results and next states: plain successes together, each other ending under a savepoint of its own."""
     done: list[NextState | Exception] = [ending.next_state for ending in endings]
+    transitions.lock_runs(tx, [ending.claim.row for ending in endings])
     plain = [
         position
         for position, ending in enumerate(endings)
@@ -188,6 +199,7 @@ def store_endings(
                     ending.next_state,
                     ending.matched,
                     append_events,
+                    settings,
                 )
         except Exception as error:
             refused = translate_driver_error(tx.connection.engine.url.render_as_string(), error) or error
@@ -208,6 +220,7 @@ def finish(
     next_state: NextState,
     patterns: Sequence[tuple[str, dict[str, Any]]],
     append_events: AppendEvents,
+    settings: Settings,
 ) -> NextState:
     """Write an attempt's result and the execution's next state.
 
@@ -217,6 +230,9 @@ def finish(
         # The cancel was requested while this attempt ended: no other attempt follows.
         next_state = NextState("cancelled", "execution.cancelled", next_state.failures)
     final = next_state.state != "queued"
+    returned = attempt_result.result
+    if claim.row["cause"] == transitions.STEP:
+        attempt_result = replace(attempt_result, result=directives.stored(returned))
     values: dict[str, Any] = {
         "state": next_state.state,
         "failures": next_state.failures,
@@ -242,6 +258,7 @@ def finish(
         raise _stale(claim)
     if final:
         queue_rows.remove_running(tx, [claim.id])
+        bad_ends.record(tx, claim.id, next_state.state)
     else:
         queue_rows.requeue(tx, claim.id, values["run_at"])
     if claim.row["has_concurrency"]:
@@ -257,9 +274,7 @@ def finish(
             "waited_seconds": attempt_result.waited_seconds,
         },
     )
-    key = {"execution_id": claim.id, "fence": claim.fence}
-    tx.insert(span, [key | dict(item) for item in attempt_result.spans])
-    tx.insert(log, [key | dict(item) for item in attempt_result.logs])
+    attempt_output.insert(tx, [attempt_result.output((claim.id, claim.fence))])
     file_writes.record_writes(tx, claim.id, attempt_result.file_writes)
     if next_state.state == "succeeded":
         events = success_batch.success_events(tx, claim, attempt_result, patterns)
@@ -275,6 +290,10 @@ def finish(
     append_events(tx, events)
     if final:
         plan.begin_if_failed(tx, claim.row, next_state.state)
+        if next_state.state == "succeeded":
+            advance.after_success(tx, claim.row, returned, claim.grants, settings)
+        else:
+            transitions.after_end(tx, claim.row, next_state.state, attempt_result.error)
     tx.wake("finished" if final else "executions")
     return next_state
 

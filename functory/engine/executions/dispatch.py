@@ -23,6 +23,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.executions import queue_rows, ready_queue
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.queue_rows import READY, UNCLAIMED
+from functory.engine.telemetry import metrics
 
 # A redispatch is never later than this.
 MAX_REDISPATCH_SECONDS = 900.0
@@ -83,7 +84,7 @@ def _take_due(
     database: Database, redispatch: float, worker_ttl: float, window: DispatchWindow, limit: int
 ) -> list[str]:
     """Record what is to be sent now as sent. Returns the ids in the order of sending."""
-    with database.write() as tx:
+    with metrics.transaction("dispatch"), database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
         if window.should_read_slots(tx.now):

@@ -1,4 +1,5 @@
-"""Where the time of an event went: its steps and those of its executions (``functory event why --times``).
+"""Where the time of an event went: its steps and those of its executions (``functory event why --times``); or of one
+execution that no event started.
 
 :func:`read` reads the rows of one event; :func:`timeline` makes the steps of them, and is pure. A time is one that a
 transaction stored, which is the time of its beginning. What no row has is not guessed: the first line of a function and
@@ -12,7 +13,7 @@ the step says by how much.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import attempt, backlog, execution, firing, in_flight, outbox, trigger
 from functory.engine.database.schema import event as event_table
 from functory.engine.database.schema import routing_queue as queue
+from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
 from functory.engine.events import outbox as event_outbox
 from functory.engine.events.store import as_id
@@ -39,10 +41,12 @@ _WORTH_A_WORD = 0.0001
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one event: ``executions`` with the columns ``trigger`` and ``joint`` of their firings, and those of
-    their attempts, oldest first. ``queued`` and ``sent`` are rows of ``backlog`` and ``in_flight``, by execution."""
+    """The rows of one event, or of an execution without one: ``executions`` with the columns ``trigger`` and ``joint``
+    of their firings, and those of their attempts, oldest first. ``queued`` and ``sent`` are rows of ``backlog`` and
+    ``in_flight``, by execution.
+    """
 
-    event: Mapping[str, Any]
+    event: Mapping[str, Any] | None
     queue: Mapping[str, Any] | None = None
     in_outbox: bool = False
     executions: Sequence[Mapping[str, Any]] = ()
@@ -92,10 +96,10 @@ class ExecutionSteps:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The steps of an event and of its executions."""
+    """The steps of an event and of its executions. Without an event the times are since the execution was created."""
 
-    event_id: str
-    type: str
+    event_id: str | None
+    type: str | None
     steps: list[Step]
     executions: list[ExecutionSteps]
 
@@ -137,7 +141,6 @@ def read(database: Database, event_id: str) -> Rows:
             .order_by(execution.c.id)
             .limit(MAX_ROWS)
         )
-        ids = [row["id"] for row in executions]
         unpublished = event_outbox.unpublished_ids().subquery()
         # Without an open batch no id is unpacked.
         stored = sa.select(sa.literal(1)).select_from(unpublished).where(unpublished.c.event_id == event_id)
@@ -146,19 +149,41 @@ def read(database: Database, event_id: str) -> Rows:
             tx.first(sa.select(queue).where(queue.c.event_id == event_id)),
             tx.scalar(sa.select(outbox.c.id).limit(1)) is not None and tx.scalar(stored) is not None,
             executions,
-            tx.rows(
-                sa.select(attempt)
-                .where(attempt.c.execution_id.in_(ids))
-                .order_by(attempt.c.execution_id, attempt.c.fence)
-                .limit(MAX_ROWS)
-            )
-            if ids
-            else [],
-            _by_execution(tx.rows(sa.select(backlog).where(backlog.c.execution_id.in_(ids))) if ids else []),
-            _by_execution(
-                tx.rows(sa.select(in_flight).where(in_flight.c.execution_id.in_(ids))) if ids else []
-            ),
+            *_parts(tx, [row["id"] for row in executions]),
         )
+
+
+def read_execution(database: Database, execution_id: str) -> Rows:
+    """Read the rows of an execution; with those of the event that started it. Raises :class:`NotFound`."""
+    execution_id = as_id(execution_id, "execution")
+    with database.read() as tx:
+        columns = (execution.c[name] for name in (*_EXECUTION, "event_id"))
+        row = tx.first(sa.select(*columns).where(execution.c.id == execution_id))
+        if row is None:
+            why = prune_watermarks.why_missing(tx, execution_id)
+            raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
+        if row["event_id"] is None:
+            alone = row | {"trigger": None, "joint": False}
+            return Rows(None, None, False, [alone], *_parts(tx, [execution_id]))
+    found = read(database, row["event_id"])
+    return replace(found, executions=[one for one in found.executions if one["id"] == execution_id])
+
+
+def _parts(tx: Tx, ids: Sequence[str]) -> tuple[Any, Any, Any]:
+    """Return the attempts and the queue rows of these executions."""
+    if not ids:
+        return [], {}, {}
+    attempts = tx.rows(
+        sa.select(attempt)
+        .where(attempt.c.execution_id.in_(ids))
+        .order_by(attempt.c.execution_id, attempt.c.fence)
+        .limit(MAX_ROWS)
+    )
+    queued, sent = (
+        _by_execution(tx.rows(sa.select(table).where(table.c.execution_id.in_(ids))))
+        for table in (backlog, in_flight)
+    )
+    return attempts, queued, sent
 
 
 _EXECUTION = (
@@ -176,13 +201,14 @@ _EXECUTION = (
 
 def timeline(rows: Rows, now: datetime) -> Timeline:
     """Return the steps of an event; ``now`` says whether what is open is due."""
-    line = _event_steps(rows)
+    event = rows.event
+    line = _Line(rows.executions[0]["created_at"]) if event is None else _event_steps(event, rows)
     attempts: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows.attempts:
         attempts.setdefault(row["execution_id"], []).append(row)
     return Timeline(
-        rows.event["id"],
-        rows.event["type"],
+        None if event is None else event["id"],
+        None if event is None else event["type"],
         line.steps,
         [
             ExecutionSteps(
@@ -235,8 +261,8 @@ class _Line:
         self.steps.append(Step(name, None, None, seconds, waited_for))
 
 
-def _event_steps(rows: Rows) -> _Line:
-    event, waiting = rows.event, rows.queue
+def _event_steps(event: Mapping[str, Any], rows: Rows) -> _Line:
+    waiting = rows.queue
     happened, made = event["time"], time_of_id(event["id"])
     # A source may give the event any time. One that is after its own id cannot be when it began.
     foreign = happened > made + _ID_STEP
@@ -338,8 +364,10 @@ def _obstacle(queued: Mapping[str, Any], now: datetime) -> str:
     return "a dispatcher, and room among the executions in flight"
 
 
-def _creation(event: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def _creation(event: Mapping[str, Any] | None, row: Mapping[str, Any]) -> str:
     """What an execution that is newer than the decision about its event has waited for."""
+    if event is None:
+        return ""
     if event["routed_at"] is None or row["created_at"] <= event["routed_at"]:
         return "nothing: the transaction that routed the event wrote it"
     if row["joint"]:

@@ -17,7 +17,9 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, execution
-from functory.engine.executions import queue_rows
+from functory.engine.executions import attempt_output, queue_rows
+from functory.engine.executions.attempt_output import AttemptOutput
+from functory.engine.telemetry import metrics
 
 # A worker that stops again and again may release an execution this often before a release counts as an attempt.
 MAX_RELEASES = 20
@@ -61,7 +63,7 @@ class Leases:
         asked = set(claims)
         if not asked:
             return LeaseStatus()
-        with self._database.write() as tx:
+        with metrics.transaction("heartbeat"), self._database.write() as tx:
             rows = tx.rows(_RENEWED, {"mine": sorted(asked), "lease": tx.now + self._lease})
         return _lease_status(asked, rows)
 
@@ -75,13 +77,21 @@ class Leases:
         return _lease_status(asked, rows)
 
     def release(
-        self, claims: Iterable[tuple[str, int]], reason: str = "worker shutdown", *, started: bool = True
+        self,
+        claims: Iterable[tuple[str, int]],
+        reason: str = "worker shutdown",
+        *,
+        started: bool = True,
+        outputs: Sequence[AttemptOutput] = (),
     ) -> int:
         """running → queued without counting the attempt, because the worker shuts down. Returns the number released.
 
-        A ``started`` attempt can be released :data:`MAX_RELEASES` times; one that never ran, without limit.
+        A ``started`` attempt can be released :data:`MAX_RELEASES` times; one that never ran, without limit. ``outputs``
+        is what the attempts have printed and is not stored yet.
         """
         with self._database.write() as tx:
+            if outputs:
+                attempt_output.store(tx, outputs)
             return sum(release(tx, id_, fence, reason, started=started) for id_, fence in claims)
 
 

@@ -32,11 +32,13 @@ from functory.engine.database.schema import (
 )
 from functory.engine.errors import NotFound
 from functory.engine.events import outbox as event_outbox
-from functory.engine.events.store import as_id
-from functory.engine.executions import open_executions, resolutions
+from functory.engine.events.store import as_id, stored_types
+from functory.engine.executions import open_executions, resolutions, root_budget
 
 # A tree larger than this is truncated, so that a fork bomb of events does not fill the reader's memory.
 MAX_ROWS = 5000
+# Executions of a function, and events of a type, that show which types the function emits.
+LOOKED_AT = 200
 
 
 @dataclass
@@ -120,7 +122,7 @@ class Lineage:
             firings = [row | {"pruned": row["execution_id"] in gone} for row in firings]
             used = tx.first(sa.select(budget).where(budget.c.root_id == root))
             joint = _event_counts(tx, [row["id"] for row in executions if row["trigger_id"] is not None])
-            undone = _compensations(tx, [row["id"] for row in executions if row["cause"] == "compensation"])
+            undone = compensations(tx, [row["id"] for row in executions if row["cause"] == "compensation"])
         nodes = build_tree(events, executions, firings, spans, joint, undone)
         if not whole:
             found = next((n for top in nodes for n in top.walk() if n.id == id_), None)
@@ -164,7 +166,7 @@ class Lineage:
                     .where(firing.c.execution_id == execution_id, sa.text("firing.joint"))
                     .order_by(event.c.id)
                 )
-            found["undoes"] = _compensations(tx, [execution_id]).get(execution_id)
+            found["undoes"] = compensations(tx, [execution_id]).get(execution_id)
             found["plan"] = tx.rows(
                 sa.select(compensation)
                 .where(compensation.c.saga_id == execution_id)
@@ -193,23 +195,50 @@ class Lineage:
             )
 
     def emitted_types(self, functions: Iterable[str]) -> dict[str, list[str]]:
-        """Return the types of the events that executions of these functions have emitted themselves."""
-        statement = (
-            sa.select(execution.c.function, event.c.type)
-            .distinct()
-            .join(execution, execution.c.id == event.c.cause_execution_id)
-            .where(
-                execution.c.function.in_(sorted(set(functions))),
-                event.c.type.not_like("execution.%"),
-                event.c.type.not_like("trigger.%"),
-                event.c.type != "output.matched",
-            )
-        )
-        found: dict[str, list[str]] = {}
+        """Return the types of the events that executions of these functions have emitted themselves.
+
+        Bounded, so that it does not take longer with the history: of each function its newest executions are looked at,
+        and of each type its newest events.
+        """
+        wanted = sorted(set(functions))
+        found: dict[str, set[str]] = {name: set() for name in wanted}
         with self._database.read() as tx:
-            for row in tx.rows(statement):
-                found.setdefault(row["function"], []).append(row["type"])
-        return found
+            for name in wanted:
+                newest = (
+                    sa.select(execution.c.id)
+                    .where(execution.c.function == name)
+                    .order_by(execution.c.id.desc())
+                    .limit(LOOKED_AT)
+                )
+                caused = event.c.cause_execution_id.in_(newest)
+                found[name].update(
+                    row["type"] for row in tx.rows(sa.select(event.c.type).distinct().where(caused))
+                )
+            for type_ in stored_types(tx) if wanted else ():
+                if _is_own(type_):
+                    newest = (
+                        sa.select(event.c.cause_execution_id)
+                        .where(event.c.type == type_)
+                        .order_by(event.c.id.desc())
+                        .limit(LOOKED_AT)
+                    )
+                    causes = sa.select(execution.c.function).distinct().where(execution.c.id.in_(newest))
+                    for row in tx.rows(causes):
+                        if row["function"] in found:
+                            found[row["function"]].add(type_)
+        return {
+            name: sorted(filter(_is_own, types)) for name, types in found.items() if any(map(_is_own, types))
+        }
+
+    def change_budget(self, id_: str, maximum: int, *, author: str = "") -> str:
+        """Change how many executions the tree of an event or execution may cause. Returns the id of its root. Raises
+        :class:`NotFound`.
+        """
+        id_ = as_id(id_, "event or execution")
+        with self._database.read() as tx:
+            root = _root_of(tx, id_)
+        root_budget.change(self._database, root, maximum, author=author)
+        return root
 
     def open_work(self, root_id: str | None = None) -> dict[str, int]:
         """Count the unfinished work of all roots or of one: pending events, unpublished events, queued
@@ -249,6 +278,11 @@ class Lineage:
             found["spans"] = int(tx.scalar(sa.select(sa.func.count()).select_from(span)) or 0)
             found["log lines"] = int(tx.scalar(sa.select(sa.func.count()).select_from(log)) or 0)
         return found
+
+
+def _is_own(type_: str) -> bool:
+    """Return False for an event that the engine writes about an execution or a trigger."""
+    return not type_.startswith(("execution.", "trigger.")) and type_ != "output.matched"
 
 
 def build_tree(
@@ -340,7 +374,7 @@ def _event_counts(tx: Tx, ids: list[str]) -> dict[str, int]:
     )
 
 
-def _compensations(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
+def compensations(tx: Tx, ids: list[str]) -> dict[str, dict[str, Any]]:
     """Return the compensations that these executions run."""
     if not ids:
         return {}

@@ -9,6 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
+from functory.engine.access.scopes import Scope
 from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
 from functory.engine.executions.queue_rows import READY, UNCLAIMED
@@ -17,11 +19,27 @@ CLAIMED = sa.text("in_flight.claimed")
 WAITING_FOR_SLOT = sa.text("backlog.waiting_for_slot")
 
 
-def count(tx: Tx) -> dict[str, int]:
-    """Return the numbers of ``queued`` and ``running`` executions."""
-    row = tx.first(_COUNTED)
+def count(tx: Tx, scope: Scope = None) -> dict[str, int]:
+    """Return the numbers of ``queued`` and ``running`` executions, of a scope only when given."""
+    row = tx.first(_COUNTED if scope is None else _counted(scope))
     assert row is not None
     return {"queued": row["backlog"] + row["sent"], "running": row["running"]}
+
+
+def count_by_place(tx: Tx) -> dict[str, int]:
+    """Return the numbers of ``queued`` (due), ``delayed`` (due later), ``waiting`` (for a slot), ``retrying`` (due
+    again later) and ``running`` executions. Those that are due later are counted one by one.
+    """
+    row = tx.first(_PLACES, {"now": tx.now})
+    assert row is not None
+    later = {row["again"]: row["number"] for row in tx.rows(_LATER, {"now": tx.now})}
+    return {
+        "queued": row["due"] + row["sent"],
+        "delayed": later.get(False, 0),
+        "waiting": row["waiting"],
+        "retrying": later.get(True, 0),
+        "running": row["running"],
+    }
 
 
 def oldest_due_at(tx: Tx) -> datetime | None:
@@ -75,13 +93,32 @@ def _number(table: sa.Table, *conditions: Any) -> sa.ScalarSelect[int]:
     return sa.select(sa.func.count()).select_from(table).where(*conditions).scalar_subquery()
 
 
-# Built once, because they run with every scrape.
-_ID = sa.bindparam("id", type_=Id)
-_COUNTED = sa.select(
-    _number(backlog).label("backlog"),
+def _counted(scope: Scope) -> sa.Select[int, int, int]:
+    queued, sent = (scopes.function_names(table.c.function, scope) for table in (backlog, in_flight))
+    return sa.select(
+        _number(backlog, *queued).label("backlog"),
+        _number(in_flight, UNCLAIMED, *sent).label("sent"),
+        _number(in_flight, CLAIMED, *sent).label("running"),
+    )
+
+
+# Built once, because they run often.
+_NOW = sa.bindparam("now", type_=Instant)
+_PLACES = sa.select(
+    _number(backlog, READY, backlog.c.run_at <= _NOW).label("due"),
+    _number(backlog, WAITING_FOR_SLOT).label("waiting"),
     _number(in_flight, UNCLAIMED).label("sent"),
     _number(in_flight, CLAIMED).label("running"),
 )
+_LATER = (
+    sa.select((execution.c.attempt > 0).label("again"), sa.func.count().label("number"))
+    .select_from(backlog)
+    .join(execution, execution.c.id == backlog.c.execution_id)
+    .where(READY, backlog.c.run_at > _NOW)
+    .group_by("again")
+)
+_ID = sa.bindparam("id", type_=Id)
+_COUNTED = _counted(None)
 _OLDEST = (
     # One statement for each index.
     sa.select(sa.func.min(backlog.c.run_at)).where(READY),

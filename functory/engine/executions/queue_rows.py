@@ -18,6 +18,7 @@ slots of concurrency groups last. The dispatcher and slot assignment lock queue 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,6 +28,7 @@ import sqlalchemy as sa
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.telemetry import metrics
 
 READY = sa.text("NOT backlog.waiting_for_slot")
 UNCLAIMED = sa.text("NOT in_flight.claimed")
@@ -80,6 +82,7 @@ def in_flight_row(row: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 def add(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
     """Put new executions (rows of ``execution``) into the backlog."""
     tx.insert(backlog, [backlog_row(row) for row in rows])
+    count_created(tx, rows)
 
 
 def add_sent(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -89,6 +92,19 @@ def add_sent(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
     them; after a crash before the sending they are sent again when their message counts as lost.
     """
     tx.insert(in_flight, [in_flight_row(row, tx.now) for row in rows])
+    count_created(tx, rows)
+
+
+def count_created(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Count new executions (rows of ``execution``) in the metrics, once they are committed."""
+    created = Counter((row["function"], row["cause"]) for row in rows)
+
+    def count(committed: bool) -> None:
+        if committed:
+            for (function, cause), number in created.items():
+                metrics.executions_created.labels(metrics.function_label(function), cause).inc(number)
+
+    tx.at_end(count)
 
 
 def mark_sent(tx: Tx, ids: Sequence[str]) -> None:

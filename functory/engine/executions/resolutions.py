@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.schema import execution
+from functory.engine.database.schema.executions import BAD_ENDS
 from functory.engine.database.transaction import Tx
 
-# Ends after which work is left to do. A cancelled execution was not wanted, and an expired one came too late.
-FAILURES = ("failed", "timed_out", "dead")
+FAILURES = BAD_ENDS
 # Every end without a result: a success of a replay is shown for all of them.
 _WITHOUT_RESULT = (*FAILURES, "cancelled", "expired")
 # Ids read at once while looking for unresolved executions; well below the variables that a statement of SQLite takes.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.functions.limits import Limits
 
 
@@ -29,7 +30,8 @@ class AttemptResult:
 
     ``retryable`` False ends the execution even if retries are left (a wrong input stays wrong). ``file_writes`` are the
     watched files that it wrote, as :func:`functory.engine.executions.file_writes.record_writes` takes them.
-    Durations are in seconds.
+    ``spans`` and ``logs`` are those that were not stored while it ran; with ``output_repeated`` some of them may be.
+    ``result_bytes`` is the size in which the result came. Durations are in seconds.
     """
 
     outcome: str
@@ -39,9 +41,15 @@ class AttemptResult:
     retryable: bool = True
     spans: Sequence[Mapping[str, Any]] = ()
     logs: Sequence[Mapping[str, Any]] = ()
+    output_repeated: bool = False
     file_writes: Sequence[tuple[bytes, str]] = ()
+    result_bytes: int = 0
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
+
+    def output(self, key: tuple[str, int]) -> AttemptOutput:
+        """Return the output that is still to be stored, of the attempt with this execution id and fence."""
+        return AttemptOutput(key, self.logs, self.spans, self.output_repeated)
 
 
 @dataclass(frozen=True)

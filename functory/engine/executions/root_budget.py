@@ -11,6 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database import audit
+from functory.engine.database.connection import Database
 from functory.engine.database.schema import Id, budget, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
@@ -59,6 +61,16 @@ def set_maximum(tx: Tx, root_id: str, maximum: int) -> None:
     least = sa.case((budget.c.used > maximum, budget.c.used), else_=maximum)
     if tx.execute(sa.update(budget).where(budget.c.root_id == root_id).values(maximum=least)).rowcount == 0:
         raise NotFound(f"root {root_id} has no budget row", "it has caused no execution")
+
+
+def change(database: Database, root_id: str, maximum: int, *, author: str = "") -> dict[str, Any]:
+    """Change the budget of a root (:func:`set_maximum`), with an audit entry. Returns ``used`` and ``maximum``."""
+    with database.write() as tx:
+        set_maximum(tx, root_id, maximum)
+        audit.append(tx, author, "budget.raise", root_id, {"maximum": maximum})
+        row = tx.first(sa.select(budget.c.used, budget.c.maximum).where(budget.c.root_id == root_id))
+    assert row is not None
+    return row
 
 
 def used_by_others(tx: Tx, least: int, trigger_id: str) -> dict[str, int]:

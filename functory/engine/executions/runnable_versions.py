@@ -1,7 +1,7 @@
 """Versions as claims run them: code, dependencies, limits and effective grants, remembered while they cannot change.
 
 A version never changes once it is written. What may change beside it is read in the transaction of each claim: the
-counter of grant approvals, and for a version with dependencies all that its names mean.
+counter of grant approvals and log policies, and for a version with dependencies all that its names mean.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.functions import dependencies, grant_approvals, limits, version_modules, versions
 from functory.engine.functions.limits import Limits
+from functory.engine.functions.log_policies import LogPolicy, LogPolicyCache
 from functory.engine.serialization import json_codec
 
 # Versions that one worker remembers.
@@ -29,6 +30,7 @@ class RunnableVersion:
     ``codes``, ``problem``, ``grants`` and ``grant_warnings`` as in :class:`functory.engine.executions.claims.Claim`.
     ``exact`` lists the versions of a function with dependencies, as the execution records them. ``sandbox`` is the
     confinement of its attempts: hash, tier, environment, grants and limits. ``sandbox_text`` is it as JSON.
+    ``log_policy`` is that of the function.
     """
 
     version: Mapping[str, Any]
@@ -40,6 +42,7 @@ class RunnableVersion:
     exact: Sequence[str] | None
     sandbox: Mapping[str, Any]
     sandbox_text: str
+    log_policy: LogPolicy
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class RunnableVersions:
         # same time may have read different values.
         self._runnable: tuple[int | None, dict[str, RunnableVersion]] = (None, {})
         self._approvals = grant_approvals.GrantApprovalCache()
+        self._log_policies = LogPolicyCache()
 
     def get(
         self, tx: Tx, change_counter: int | None, version_ids: Collection[str]
@@ -78,8 +82,10 @@ class RunnableVersions:
         loaded = {id_: self._load(tx, id_) for id_ in version_ids if id_ not in found}
         keys = {(code["name"], code["sha256"]) for one in loaded.values() for code in one.codes.values()}
         approved = self._approvals.get(tx, change_counter, keys) if loaded else {}
+        names = [codes.version["name"] for codes in loaded.values()]
+        policies = self._log_policies.get(tx, change_counter, names) if loaded else {}
         for id_, codes in loaded.items():
-            found[id_] = self._runnable_version(codes, approved)
+            found[id_] = self._runnable_version(codes, approved, policies[codes.version["name"]])
             if not codes.version["dependencies"] and id_ in self._versions:
                 runnable[id_] = found[id_]
         return found
@@ -95,7 +101,7 @@ class RunnableVersions:
         return _Codes(version, {_key(version): version})
 
     def _runnable_version(
-        self, codes: _Codes, approved: Mapping[grant_approvals.VersionKey, Grants]
+        self, codes: _Codes, approved: Mapping[grant_approvals.VersionKey, Grants], log_policy: LogPolicy
     ) -> RunnableVersion:
         limit = limits.parse(codes.version["limits"])
         effective, warnings = self._grants(codes.codes, approved)
@@ -116,15 +122,18 @@ class RunnableVersions:
             codes.exact,
             sandbox,
             json_codec.dumps(sandbox),
+            log_policy,
         )
 
     def _version(self, tx: Tx, id_: str) -> dict[str, Any]:
         version = self._versions.get(id_)
         if version is None:
             version = versions.load_version(tx, id_)
-            # The active version changes, so it is not remembered.
+            # What belongs to the function changes, so it is not remembered.
             version = {
-                key: value for key, value in version.items() if key not in ("state", "active", "latest")
+                key: value
+                for key, value in version.items()
+                if key not in ("state", "active", "latest", "log_policy")
             }
             version |= {"modules": version_modules.load_texts(tx, [version]).get(id_, {})}
             if len(self._versions) > MAX_CACHED_VERSIONS:

@@ -17,10 +17,11 @@ from functory.engine.database.schema import Id, durable_call, execution
 from functory.engine.errors import Conflict, FunctoryError, Refused
 from functory.engine.events.causation import Cause
 from functory.engine.executions import queue_rows, root_budget
-from functory.engine.executions.cancellation import OPEN
-from functory.engine.functions import limits, versions
+from functory.engine.executions.cancel_row import OPEN
+from functory.engine.functions import activation, canary_assignment, limits, open_canaries, versions
 from functory.engine.functions.analysis import inspection
 from functory.engine.functions.limits import Limits
+from functory.engine.functions.open_canaries import Assigned
 from functory.engine.settings import Settings
 
 # Built once, because they run with every start.
@@ -104,6 +105,18 @@ def new_row(
     }
 
 
+def assign(tx: Tx, version: Mapping[str, Any], id_: str, parent: Cause | None) -> Assigned | None:
+    """Return what the open canary of a function chooses for a new execution with this id; None without a canary.
+    ``version`` was loaded as the active one. A child has the root and the subject of its parent.
+    """
+    canary = open_canaries.find(tx, version)
+    if canary is None:
+        return None
+    if parent is None:
+        return canary.assign(id_, None)
+    return canary.assign(parent.root_id, canary_assignment.subject_of_chain(parent.chain))
+
+
 def write(tx: Tx, rows: Sequence[dict[str, Any]], *, sent: bool = False) -> None:
     """Insert new executions, and put them into the backlog; with ``sent`` they are in flight instead
     (:func:`functory.engine.executions.queue_rows.add_sent`).
@@ -112,12 +125,14 @@ def write(tx: Tx, rows: Sequence[dict[str, Any]], *, sent: bool = False) -> None
     (queue_rows.add_sent if sent else queue_rows.add)(tx, rows)
 
 
-def find_by_key(tx: Tx, key: str | None, function: str) -> dict[str, Any] | None:
-    """Return the execution that was started with this key. Raises :class:`Conflict` if it runs another function."""
+def find_by_key(tx: Tx, key: str | None, function: str | None) -> dict[str, Any] | None:
+    """Return the execution that was started with this key. Raises :class:`Conflict` if it runs another function than
+    ``function``; None is any.
+    """
     if key is None:
         return None
     known = tx.first(_KEYED, {"key": key})
-    if known is not None and known["function"] != function:
+    if known is not None and function is not None and known["function"] != function:
         raise Conflict(
             "the idempotency_key was used for another function",
             f"it started {known['function']}, execution {known['id']}",
@@ -173,6 +188,17 @@ def check_enabled(version: Mapping[str, Any]) -> None:
             "no executions are started",
             f"functory function activate {version['name']} {version['number']}",
         )
+
+
+def check_passed_gate(tx: Tx, version: Mapping[str, Any]) -> None:
+    """Raise :class:`Conflict` for a version that code asks for by its number, and that waits at the gate or was
+    rejected there. People may try it.
+    """
+    if (
+        version["number"] != version["active"]
+        and (problem := activation.gate_problem(tx, version)) is not None
+    ):
+        raise problem
 
 
 def take_budget(tx: Tx, parent: Cause, function: str, settings: Settings) -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from functory.engine.database.connection import Database
+from functory.engine.database.schema import execution
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Invalid
+from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import store as event_store
-from functory.engine.executions import start
+from functory.engine.executions import queue_rows, start
 from functory.engine.executions.direct_dispatch import OpensRoom
-from functory.engine.functions import versions
+from functory.engine.functions import open_canaries, versions
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 # One call holds its inputs in memory, and one transaction writes them.
 MAX_EXECUTIONS = 10_000
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
+# Parameters of one statement.
+_KEYS = 500
+
+_RACED = "another request with this idempotency_key was started at the same time"
 
 MakeInput = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -33,13 +41,15 @@ def start_many(
     delay: float = 0.0,
     priority: int | None = None,
     direct: OpensRoom | None = None,
+    idempotency_key: str | None = None,
 ) -> list[str]:
     """Queue one execution for each of ``inputs``. Returns their ids, in order.
 
     An input is an object, or makes it from the version row (to bind positional arguments). ``delay`` is in seconds.
-    With ``direct`` they are sent at once if there is room for all of them.
-    Raises :class:`NotFound`, :class:`Conflict` (disabled), and :class:`Invalid` with the number of the first wrong
-    input, counted from 1.
+    With ``direct`` they are sent at once if there is room for all of them. A used ``idempotency_key`` starts nothing
+    and returns the ids that it has started.
+    Raises :class:`NotFound`, :class:`Conflict` (disabled, or a key that was used for something else), and
+    :class:`Invalid` with the number of the first wrong input, counted from 1.
     """
     wanted: list[Mapping[str, Any] | MakeInput] = []
     for one in inputs:
@@ -48,17 +58,30 @@ def start_many(
                 "too many executions", f"one call takes at most {MAX_EXECUTIONS:,}", "submit them in parts"
             )
         wanted.append(one)
+    if idempotency_key is not None:
+        # With the number of an input it still has to fit.
+        event_store.check_key(f"{idempotency_key}:{MAX_EXECUTIONS}", "idempotency_key")
+    keys = [
+        None if idempotency_key is None else f"{idempotency_key}:{number}" for number in range(len(wanted))
+    ]
 
     def work(tx: Tx) -> list[str]:
+        if idempotency_key is not None and (known := _started(tx, function, idempotency_key, len(keys))):
+            return known
         room = direct.room(tx) if direct is not None else None
         found = versions.load(tx, function, version)
         if found is None:
             raise start.missing_version_error(tx, function, version)
         start.check_enabled(found)
+        canary = open_canaries.find(tx, found) if version is None else None
+        ids = [tx.new_id() for _ in wanted]
+        assigned = [] if canary is None else [canary.assign(id_, None) for id_ in ids]
+        chosen = [one.choose(found) for one in assigned] if assigned else [found] * len(ids)
+        inputs = _check_all(chosen, wanted, settings.max_event_bytes)
         rows = [
             start.new_row(
                 tx,
-                found,
+                own,
                 input_,
                 cause=cause,
                 root_id=None,
@@ -66,24 +89,69 @@ def start_many(
                 chain=(),
                 delay=delay,
                 priority=priority,
+                idempotency_key=key,
+                id_=id_,
             )
-            for input_ in _check_all(found, wanted, settings.max_event_bytes)
+            for key, id_, own, input_ in zip(keys, ids, chosen, inputs, strict=True)
         ]
+        if idempotency_key is not None:
+            if len(tx.insert_returning(execution, rows, execution.c.id)) < len(rows):
+                # Another transaction inserted the same keys after our read.
+                raise Conflict(_RACED)
+            queue_rows.add(tx, rows)
+            open_canaries.record(tx, list(zip(assigned, ids, strict=False)))
+            tx.wake("executions")
+            return [row["id"] for row in rows]
         sent = room is not None and room.take(rows)
         start.write(tx, rows, sent=sent)
+        open_canaries.record(tx, list(zip(assigned, ids, strict=False)))
         if not sent:
             tx.wake("executions")
         return [row["id"] for row in rows]
 
-    return database.group_commit(work) if wanted else []
+    if not wanted:
+        return []
+    try:
+        with metrics.transaction("start"):
+            return database.group_commit(work)
+    except Conflict as error:
+        if error.what != _RACED:
+            raise
+        # The other one is committed now, so the second read finds it.
+        return database.group_commit(work)
+
+
+def _started(tx: Tx, function: str, key: str, count: int) -> list[str]:
+    """Return the ids that a call with this key has started; none for a new key. Raises :class:`Conflict` for a call of
+    another function, or with another number of inputs.
+    """
+    first = start.find_by_key(tx, f"{key}:0", function)
+    if first is None:
+        return []
+    # They were made in one transaction, in the order of their inputs. Of a longer call one more would be there.
+    wanted = [f"{key}:{number}" for number in range(count + 1)]
+    found: dict[str, str] = {}
+    for place in range(0, len(wanted), _KEYS):
+        part = execution.c.idempotency_key.in_(wanted[place : place + _KEYS])
+        found |= tx.pairs(sa.select(execution.c.idempotency_key, execution.c.id).where(part))
+    if sorted(found) != sorted(wanted[:count]):
+        raise Conflict(
+            "the idempotency_key was used for another number of inputs",
+            f"it started {function}, execution {first['id']} and others",
+            "take another key",
+        )
+    return [found[name] for name in wanted[:count]]
 
 
 def _check_all(
-    version: Mapping[str, Any], wanted: Iterable[Mapping[str, Any] | MakeInput], max_bytes: int
+    versions_: Sequence[Mapping[str, Any]],
+    wanted: Sequence[Mapping[str, Any] | MakeInput],
+    max_bytes: int,
 ) -> list[Mapping[str, Any]]:
+    """Return the inputs, each checked against the version that it is for."""
     checked: list[Mapping[str, Any]] = []
     total = 0
-    for number, one in enumerate(wanted, 1):
+    for number, (version, one) in enumerate(zip(versions_, wanted, strict=True), 1):
         what = f"input {number} of {version['name']}"
         input_ = json_codec.from_python(one(version) if callable(one) else one, what)
         total += event_store.check_data(input_, max_bytes, what)

@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from functory.engine.database import prune_watermarks
+from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.payloads import columns, page_size
-from functory.engine.database.schema import Id, attempt, execution, log, span
-from functory.engine.errors import Conflict, ExecutionFailed, NotFound, WaitTimeout
+from functory.engine.database.schema import Id, attempt, bad_end, execution, log, span
+from functory.engine.database.schema.executions import BAD_ENDS
+from functory.engine.errors import Conflict, NotFound, WaitTimeout
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
@@ -33,14 +34,15 @@ from functory.engine.events.store import as_id
 from functory.engine.executions import cancellation, open_executions, queue_rows, resolutions, start
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.executions.direct_dispatch import OpensRoom
+from functory.engine.executions.outcomes import TERMINAL
+from functory.engine.executions.runs import membership
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import versions
+from functory.engine.functions import open_canaries, versions
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
 
 T = TypeVar("T")
-
-TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
 # Built once, because it runs with every start.
 _STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
@@ -113,6 +115,12 @@ class Executions:
             if found is None:
                 raise start.missing_version_error(tx, function, version)
             start.check_enabled(found)
+            if version is not None and parent is not None:
+                start.check_passed_gate(tx, found)
+            new_id = id_ or tx.new_id()
+            assigned = start.assign(tx, found, new_id, parent) if version is None else None
+            if assigned is not None:
+                found = assigned.choose(found)
             input_ = make_input(found) if callable(make_input) else make_input
             input_ = json_codec.from_python(input_, f"input of {function}")
             event_store.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
@@ -131,7 +139,7 @@ class Executions:
                 idempotency_key=idempotency_key,
                 delay=delay,
                 priority=priority,
-                id_=id_,
+                id_=new_id,
             )
             if id_ is None and idempotency_key is None and step_key is None:
                 # No other row can have its keys: it goes out with the commit, and takes no round trip of its own.
@@ -145,6 +153,8 @@ class Executions:
             ):
                 # Another transaction inserted the same key after our read.
                 raise Conflict(_RACED)
+            if assigned is not None:
+                open_canaries.record(tx, [(assigned, new_id)])
             sent = dispatched or (room is not None and room.take([new]))
             (queue_rows.add_sent if sent else queue_rows.add)(tx, [new])
             if dispatched or not sent:
@@ -153,13 +163,26 @@ class Executions:
 
         event_store.check_key(idempotency_key, "idempotency_key")
         try:
-            return self._database.group_commit(work)
+            with metrics.transaction("start"):
+                return self._database.group_commit(work)
         except Conflict as error:
             if error.what != _RACED:
                 raise
             # The other one is committed now, so the second read finds it.
             find_by_id = id_ is not None
             return self._database.group_commit(work)
+
+    def run_of(self, id_: str) -> Mapping[str, Any] | None:
+        """Return the run that an execution works for (:mod:`functory.engine.executions.runs.membership`)."""
+        return membership.run_of(self._database, id_)
+
+    def tools_of_run(self, id_: str) -> list[str]:
+        """Return the functions that the run of an execution may use as tools."""
+        return membership.tools_of(self._database, id_)
+
+    def run_reads_outside(self, run_id: str) -> bool:
+        """Return True for a run with a tool that may reach hosts."""
+        return membership.reads_outside(self._database, run_id)
 
     def get(self, id_: str) -> dict[str, Any]:
         """Return one execution row. Raises :class:`NotFound`."""
@@ -199,6 +222,10 @@ class Executions:
             # They are few among all of the history.
             ids = open_executions.open_ids(queued=state == "queued", running=state == "running")
             statement = statement.where(execution.c.id.in_(ids))
+        if state in BAD_ENDS:
+            statement = statement.join(
+                bad_end, sa.and_(bad_end.c.state == state, bad_end.c.execution_id == execution.c.id)
+            )
         for column, value in ((execution.c.root_id, root_id), (execution.c.parent_id, parent_id)):
             if value is not None:
                 statement = statement.where(column == as_id(value, "execution"))
@@ -221,9 +248,29 @@ class Executions:
         """Return the dependency calls of all attempts, in their order."""
         return self._parts(span, id_, span.c.fence, span.c.seq)
 
-    def logs(self, id_: str) -> list[dict[str, Any]]:
-        """Return the log lines of all attempts, in their order."""
-        return self._parts(log, id_, log.c.fence, log.c.seq)
+    def logs(
+        self,
+        id_: str,
+        *,
+        after: tuple[int, int] | None = None,
+        tail: int | None = None,
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the log lines of all attempts, in their order: all of them, those after a line (its fence and seq), or
+        the last ``tail``; of these the first ``limit``.
+        """
+        found = self.get(id_)
+        place = sa.tuple_(log.c.fence, log.c.seq)
+        statement = sa.select(log).where(log.c.execution_id == found["id"])
+        if after is not None:
+            statement = statement.where(place > sa.tuple_(*(sa.literal(part) for part in after)))
+        if tail is not None:
+            last = statement.order_by(log.c.fence.desc(), log.c.seq.desc()).limit(tail).subquery()
+            statement = sa.select(last).order_by(last.c.fence, last.c.seq)
+        else:
+            statement = statement.order_by(log.c.fence, log.c.seq)
+        with self._database.read() as tx:
+            return tx.rows(statement if limit is None else statement.limit(limit))
 
     def slot_requests(self, id_: str) -> list[dict[str, Any]]:
         """Return the concurrency slots that an open execution holds or waits for
@@ -320,15 +367,28 @@ class Executions:
         cancellation.cancel(self._database, as_id(id_, "execution"), author)
         return self.get(id_)
 
-    def replay(self, id_: str, *, latest: bool = False, cause: str = "replay") -> dict[str, Any]:
+    def replay(
+        self,
+        id_: str,
+        *,
+        latest: bool = False,
+        cause: str = "replay",
+        author: str = "",
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
         """Queue a new execution with the input and version of a finished one (with ``latest``: the active version).
 
-        Raises :class:`Conflict` while the original is open.
+        A used ``idempotency_key`` returns the execution that it started. With an ``author`` the audit log gets an
+        entry. Raises :class:`Conflict` while the original is open.
         """
         old = self.get(id_)
         if old["state"] in OPEN:
             raise Conflict(f"execution {id_} is {old['state']}", "only a finished one can be replayed")
+        event_store.check_key(idempotency_key, "idempotency_key")
         with self._database.write() as tx:
+            known = start.find_by_key(tx, idempotency_key, old["function"])
+            if known is not None:
+                return known
             version = (
                 versions.load(tx, old["function"], None)
                 if latest
@@ -343,24 +403,28 @@ class Executions:
                 version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
             )
             new = start.new_row(
-                tx, version, old["input"], cause=cause, root_id=None, depth=0, chain=(), replay_of=old["id"]
+                tx,
+                version,
+                old["input"],
+                cause=cause,
+                root_id=None,
+                depth=0,
+                chain=(),
+                replay_of=old["id"],
+                idempotency_key=idempotency_key,
             )
-            start.write(tx, [new])
+            if not tx.insert_new(execution, new):
+                raise Conflict(_RACED, try_="send it again")
+            queue_rows.add(tx, [new])
+            if author:
+                audit.append(tx, author, "execution.replay", new["id"], {"of": old["id"], "latest": latest})
             tx.wake("executions")
         return new
 
-
-def result_or_raise(finished: Mapping[str, Any]) -> Any:
-    """Return the result of a finished execution. Raises :class:`ExecutionFailed` unless it succeeded."""
-    if finished["state"] == "succeeded":
-        return finished["result"]
-    error = finished["error"] or {}
-    reason = f"{error.get('type', finished['state'])}: {error.get('message', '')}".rstrip(": ")
-    raise ExecutionFailed(
-        f"{finished['function']} v{finished['version']} {finished['state'].replace('_', ' ')}",
-        reason,
-        f"functory execution show {finished['id']}",
-        state=finished["state"],
-        error=error,
-        execution_id=finished["id"],
-    )
+    def retry(self, id_: str, **options: Any) -> dict[str, Any]:
+        """Replay an execution that did not succeed (:meth:`replay`). Raises :class:`Conflict` for one that did."""
+        if self.get(id_)["state"] == "succeeded":
+            raise Conflict(
+                f"execution {id_} succeeded", "there is nothing to retry", f"functory execution replay {id_}"
+            )
+        return self.replay(id_, **options)

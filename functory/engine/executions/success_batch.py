@@ -11,14 +11,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import Id, Instant, attempt, execution, log, span
+from functory.engine.database.schema import Id, Instant, attempt, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.events.decided_events import FACTS_SQL, TriggerFacts
-from functory.engine.executions import queue_rows
+from functory.engine.executions import attempt_output, queue_rows
+from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
 from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.engine.executions.runs.transitions import CAUSES
 from functory.engine.serialization import json_codec
 
 
@@ -32,7 +34,8 @@ class Success:
 
 
 def is_plain(row: Mapping[str, Any], attempt_result: AttemptResult) -> bool:
-    """Return True for a success that neither holds slots of concurrency groups nor wrote watched files.
+    """Return True for a success that neither holds slots of concurrency groups, nor wrote watched files, nor belongs to
+    a run of an agent.
 
     ``row`` is the execution at its claim. Every other result has steps that depend on rows of other tables.
     """
@@ -40,6 +43,7 @@ def is_plain(row: Mapping[str, Any], attempt_result: AttemptResult) -> bool:
         attempt_result.outcome == "succeeded"
         and not row["has_concurrency"]
         and not attempt_result.file_writes
+        and row["cause"] not in CAUSES
     )
 
 
@@ -53,19 +57,15 @@ def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> 
         own, facts = _store_on_postgresql(tx, successes)
     else:
         own = _store_on_sqlite(tx, successes)
-    spans: list[dict[str, Any]] = []
-    logs: list[dict[str, Any]] = []
+    output: list[AttemptOutput] = []
     events: list[dict[str, Any]] = []
     for position in sorted(own):
         success = successes[position]
         claim, attempt_result = success.claim, success.attempt_result
-        key = {"execution_id": claim.id, "fence": claim.fence}
         plan.wake_compensator(tx, claim.row)
-        spans += [key | dict(item) for item in attempt_result.spans]
-        logs += [key | dict(item) for item in attempt_result.logs]
+        output.append(attempt_result.output((claim.id, claim.fence)))
         events += success_events(tx, claim, attempt_result, success.matched)
-    tx.insert(span, spans)
-    tx.insert(log, logs)
+    attempt_output.insert(tx, output)
     append_events(tx, events, facts)
     if own:
         tx.wake("finished")

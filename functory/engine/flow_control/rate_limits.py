@@ -4,9 +4,10 @@ GCRA (ITU-T I.371, "virtual scheduling") keeps one timestamp a key: ``next_allow
 expected. A request that comes up to ``burst - 1`` intervals of ``period / limit`` earlier conforms, and moves that time
 on by one interval.
 
-Five controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform. Its
+Six controls share the table ``rate_limit``. A trigger's rate limit and rate guard drop what does not conform. Its
 throttle delays it, with two of them: ``throttle`` for reservations and ``start`` for starts
-(:mod:`functory.engine.flow_control.throttle`). A webhook refuses it with the seconds to wait.
+(:mod:`functory.engine.flow_control.throttle`). A webhook refuses it with the seconds to wait, and so does the
+login of users (:mod:`functory.engine.access.logins`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from functory.engine.serialization import json_codec
 # A guard that adapts allows this number of times the trigger's usual rate: a loop is faster, honest use hardly ever.
 USUAL_FACTOR = 60
 
-RateLimitControl = Literal["throttle", "start", "rate_limit", "rate_guard", "webhook"]
+RateLimitControl = Literal["throttle", "start", "rate_limit", "rate_guard", "webhook", "login"]
 
 
 def guard_limit(subject: str | None, per_minute: int) -> RateLimit:

@@ -12,20 +12,24 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from functory.engine.database.schema import activation, function
+from functory.engine.database.schema import activation, function, proposal
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Conflict, Refused
+from functory.engine.errors import Conflict, Refused, VersionChanged
 from functory.engine.events.causation import Cause
 from functory.engine.functions import (
     dependents,
     environments,
     function_events,
+    open_canaries,
     privilege_escalation,
     version_marks,
 )
 from functory.engine.functions.analysis import inspection
 
-Reason = Literal["save", "activate", "rollback", "force", "restore"]
+Reason = Literal["save", "activate", "promote", "rollback", "force", "restore"]
+
+_CHANGED = "the function was changed meanwhile"
+_LOOK = "look at the newer version, then save again on top of it"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Change:
     cause: Cause | None = None
     reason: Reason = "activate"
     force: bool = False
+    proposal_id: str | None = None
 
 
 def activate_version(
@@ -54,7 +59,7 @@ def activate_version(
         _complete_history(tx, row, change)
         return version
     reason = change.reason
-    problem = None if row["active"] == number else version_problem(tx, version)
+    problem = None if row["active"] == number else version_problem(tx, version, change.proposal_id)
     if problem is not None:
         if not change.force:
             raise problem
@@ -83,14 +88,39 @@ def check_force(force: bool, cause: Cause | None) -> None:
         )
 
 
-def version_problem(tx: Tx, version: Mapping[str, Any]) -> Conflict | None:
-    """Return the reason not to activate a version without force; None when there is none."""
+def version_problem(tx: Tx, version: Mapping[str, Any], proposal_id: str | None = None) -> Conflict | None:
+    """Return the reason not to activate a version without force; None when there is none. A version that waits at the
+    gate, or was rejected there, becomes active by its proposal alone.
+    """
+    refused = gate_problem(tx, version, proposal_id)
+    if refused is not None:
+        return refused
     name, number = version["name"], version["number"]
     mark = version_marks.load(tx, version["function_id"]).get(number)
     if mark is not None and mark["mark"] == "bad":
         return Conflict(f"{name} v{number} is marked bad", version_marks.why(mark), _try(name, number))
     found = inspection.find(version["findings"])
     return inspection_error(name, number, *found) if found is not None else None
+
+
+def gate_problem(tx: Tx, version: Mapping[str, Any], proposal_id: str | None = None) -> Conflict | None:
+    """Return the error about a version that was proposed and has not passed the gate; None for every other one, and for
+    one that the proposal ``proposal_id`` lets through.
+    """
+    name, number = version["name"], version["number"]
+    proposed = tx.first(
+        sa.select(proposal.c.id, proposal.c.state)
+        .where(proposal.c.function_id == version["function_id"], proposal.c.version == number)
+        .order_by(proposal.c.id.desc())
+        .limit(1)
+    )
+    if proposed is not None and proposed["state"] != "active" and proposed["id"] != proposal_id:
+        return Conflict(
+            f"{name} v{number} has not passed the gate",
+            f"its proposal is {proposed['state'].replace('_', ' ')}",
+            f"functory proposal show {proposed['id']}",
+        )
+    return None
 
 
 def inspection_error(name: str, number: int, kind: str, text: str) -> Conflict:
@@ -106,6 +136,7 @@ def switch(tx: Tx, row: Mapping[str, Any], number: int, change: Change, reason: 
     """Write that version ``number`` of function ``row`` is active from now on."""
     if row["active"] != number:
         end(tx, row["id"], change.author)
+        open_canaries.stop(tx, row["id"], f"v{number} became the active version", change.author)
         tx.insert(
             activation,
             [
@@ -116,6 +147,7 @@ def switch(tx: Tx, row: Mapping[str, Any], number: int, change: Change, reason: 
                     "version": number,
                     "previous": row["active"],
                     "reason": reason,
+                    "proposal_id": change.proposal_id,
                     "author": change.author,
                     "cause_execution_id": change.cause.execution_id if change.cause else None,
                     "at": tx.now,
@@ -141,6 +173,7 @@ def end(tx: Tx, function_id: str, author: str) -> None:
 def clear(tx: Tx, row: Mapping[str, Any], author: str) -> None:
     """Write that function ``row`` has no active version from now on."""
     end(tx, row["id"], author)
+    open_canaries.stop(tx, row["id"], "the function was deleted", author)
     tx.execute(sa.update(function).where(function.c.id == row["id"]).values(active=None))
 
 
@@ -170,15 +203,10 @@ def check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
         return
     active = row["active"] if row else None
     if (active or 0) != expected:
-        raise changed_meanwhile(
-            f"you expected version {expected}, active is {active if active is not None else 'none'}"
-        )
+        why = f"you expected version {expected}, active is {active if active is not None else 'none'}"
+        raise VersionChanged(_CHANGED, why, _LOOK, current=active or 0)
 
 
 def changed_meanwhile(why: str) -> Conflict:
     """Return the error for a function that another process changed."""
-    return Conflict(
-        "the function was changed meanwhile",
-        why,
-        "look at the newer version, then save again on top of it",
-    )
+    return Conflict(_CHANGED, why, _LOOK)

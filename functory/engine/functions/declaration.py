@@ -56,6 +56,7 @@ FIELDS = (
     "limits",
     "requirements",
     "hosts",
+    "models",
     "files",
     "subprocess",
     "reuse",

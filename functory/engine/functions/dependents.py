@@ -51,8 +51,25 @@ def dependents(tx: Tx, name: str) -> list[str]:
     return _dependent_functions(tx, name) + _triggers(tx, name)
 
 
+def linking_functions(tx: Tx, name: str) -> list[str]:
+    """Return the functions whose active version has ``name`` as a dependency without a version."""
+    rows = _active_versions(tx, name)
+    return [
+        row["name"]
+        for row in rows
+        if any(d.name == name and d.pin is None for d in dependencies.parse(row["dependencies"]))
+    ]
+
+
 def _dependent_functions(tx: Tx, name: str) -> list[str]:
-    rows = tx.rows(
+    return [
+        f"function {row['name']}" for row in _active_versions(tx, name) if name in _referenced_functions(row)
+    ]
+
+
+def _active_versions(tx: Tx, name: str) -> list[dict[str, Any]]:
+    """Return what the active versions of all other functions refer to, by name."""
+    return tx.rows(
         sa.select(
             function.c.name,
             function_version.c.number,
@@ -69,7 +86,6 @@ def _dependent_functions(tx: Tx, name: str) -> list[str]:
         .where(function.c.state != "deleted", function.c.name != name)
         .order_by(function.c.name)
     )
-    return [f"function {row['name']}" for row in rows if name in _referenced_functions(row)]
 
 
 def _referenced_functions(row: dict[str, Any]) -> set[str]:

@@ -17,6 +17,7 @@ from functory.engine.access.grants import NOTHING, Grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database
+from functory.engine.database.schema import audit as audit_table
 from functory.engine.database.schema import counter, function, function_version, grant_approval
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
@@ -25,6 +26,8 @@ from functory.engine.settings import Settings
 
 MAX_APPROVALS = 200
 MAX_REASON = 2000
+MAX_REFUSALS = 5000
+_REFUSED = "grant.refuse"
 
 VersionKey = tuple[str, str]
 """A function's name, and the hash of a version's content."""
@@ -104,6 +107,38 @@ class GrantApprovals:
         key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
         return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
 
+    def refuse(
+        self, name: str, number: int | None, kind: str, value: str = "", *, reason: str, author: str = ""
+    ) -> None:
+        """Record that a grant that waits was refused: it is no longer among those to decide about. It can be allowed
+        later. Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` for a grant that does not wait.
+        """
+        value = _stored_value(kind, value)
+        reason = _text(reason, "reason", MAX_REASON)
+        with self._database.write() as tx:
+            counters.bump(tx, counters.GRANTS)
+            version = _version(tx, name, number)
+            widened = load(tx, [(name, version["sha256"])])[name, version["sha256"]]
+            waiting = grants.pending(Grants.declared(version), self._kinds, widened)
+            if (kind, value) not in waiting.items():
+                raise Conflict(
+                    f"{name} v{version['number']} does not wait for {f'{kind} {value}'.rstrip()}",
+                    "only a grant that waits can be refused",
+                    f"functory grant list {name}",
+                )
+            _record_refusal(tx, version, kind, value, author, reason)
+
+    def refused(self) -> set[tuple[str, str, str, str]]:
+        """Return the refused grants: function, hash of its content, kind and value. Of the newest refusals only."""
+        with self._database.read() as tx:
+            rows = tx.rows(
+                sa.select(audit_table.c.subject, audit_table.c.data)
+                .where(audit_table.c.action == _REFUSED)
+                .order_by(audit_table.c.id.desc())
+                .limit(MAX_REFUSALS)
+            )
+        return {(row["subject"], *(row["data"][key] for key in ("sha256", "kind", "value"))) for row in rows}
+
     def effective_and_pending(self, version: Mapping[str, Any]) -> tuple[Grants, Grants]:
         """Return the grants of a version that are in effect, and those that wait for an operator."""
         with self._database.read() as tx:
@@ -113,6 +148,16 @@ class GrantApprovals:
             grants.effective(declared, self._kinds, widened),
             grants.pending(declared, self._kinds, widened),
         )
+
+    def pending(self, versions_: Sequence[Mapping[str, Any]]) -> dict[VersionKey, Grants]:
+        """Return the grants of these versions that wait for an operator, with one statement."""
+        keys = [(row["name"], row["sha256"]) for row in versions_]
+        with self._database.read() as tx:
+            widened = load(tx, keys) if keys else {}
+        return {
+            key: grants.pending(Grants.declared(row), self._kinds, widened[key])
+            for key, row in zip(keys, versions_, strict=True)
+        }
 
     def list(self, name: str | None = None, number: int | None = None) -> list[dict[str, Any]]:
         """Every grant of one version, of one function, or of all functions without a ``name``: the declarations of the
@@ -251,7 +296,20 @@ def _record_change(
     name = version["name"]
     audit.append(tx, author, f"grant.{action}", name, data)
     type_ = "function.granted" if action == "allow" else "function.revoked"
-    function_events.append(tx, type_, name, {"function": name, "author": author} | data, None)
+    function_events.append_event(tx, type_, name, {"function": name, "author": author} | data, None)
+
+
+def _record_refusal(
+    tx: Tx, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
+) -> None:
+    data = {
+        "version": version["number"],
+        "sha256": version["sha256"],
+        "kind": kind,
+        "value": value,
+        "reason": reason,
+    }
+    audit.append(tx, author, _REFUSED, version["name"], data)
 
 
 def _stored_value(kind: str, value: str) -> str:

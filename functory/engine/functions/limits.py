@@ -39,6 +39,7 @@ class Limits:
     result_bytes: int = 1_048_576
     log_bytes: int = 1_048_576
     calls: int = 1000
+    llm_calls: int = 20
     priority: int = DEFAULT_PRIORITY
     expires: float | None = None
 
@@ -60,6 +61,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "scratch_bytes": (65_536, 1_099_511_627_776), "scratch_files": (16, 10_000_000),
     "retries": (0, 100), "retry_delay": (0, 86_400), "retry_max_delay": (0, 86_400),
     "max_attempts": (1, 1000), "result_bytes": (1, 8_388_608), "log_bytes": (0, 16_777_216), "calls": (0, 100_000),
+    "llm_calls": (0, 10_000),
     "priority": (-100, 100), "expires": (0.001, 31_536_000),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ packages. A version whose packages cannot be installed is saved with the reason,
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +22,7 @@ from functory.engine.events import causation
 from functory.engine.events.causation import Cause
 from functory.engine.functions import (
     activation,
+    annotations,
     environments,
     function_events,
     version_marks,
@@ -32,7 +34,7 @@ from functory.engine.functions import rollback as rollback_rules
 from functory.engine.functions.activation import Change
 from functory.engine.functions.declaration import Inspect
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve
-from functory.engine.functions.save import SaveRequest, Saves
+from functory.engine.functions.save import Propose, SaveRequest, Saves
 from functory.engine.functions.source import parser
 from functory.engine.settings import Settings
 
@@ -62,6 +64,8 @@ class Functions:
         force: bool = False,
         renew: bool = False,
         cause: Cause | None = None,
+        labels: Sequence[str] = (),
+        propose: Propose | None = None,
         **declared: Any,
     ) -> dict[str, Any]:
         """Save a function. A field that is not in ``declared`` is empty.
@@ -70,6 +74,7 @@ class Functions:
         subprocess, requirements, modules, reuse, compensate, metadata, output_patterns, limits, input_parameters,
         output_parameters, validate_output. ``modules`` are texts of the author's own modules by dotted name
         (``shop.money``, ``shop.__init__``): those that the source reaches by its imports are stored.
+        ``labels`` are those of a function that is new.
 
         Returns the version row with ``created`` False when nothing had changed. Raises :class:`Invalid`,
         :class:`Conflict`, and :class:`Refused` for a protected path or for more rights than the execution that is the
@@ -78,13 +83,41 @@ class Functions:
         The version is not activated when its packages cannot be installed (``environment_error``), and, unless
         ``force``, when executing its source fails or when its content is that of a version marked bad;
         ``inactive_reason`` of the row holds the reason, else None. The same
-        requirements get the same packages as before, unless ``renew``.
+        requirements get the same packages as before, unless ``renew``. A version that is saved for ``propose`` waits at
+        the gate (:class:`functory.engine.functions.save.SaveRequest`).
         """
         activation.check_force(force, cause)
         parsed = parser.parse(text, name)
         return self._saves.save(
-            SaveRequest(parsed, declared, None, author, expected_version, activate, force, renew, cause)
+            SaveRequest(
+                parsed,
+                declared,
+                None,
+                author,
+                expected_version,
+                activate and propose is None,
+                force,
+                renew,
+                cause,
+                labels,
+                propose,
+            )
         )
+
+    def check(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Check what :meth:`update` of an existing function or :meth:`save` of a new one would do. Nothing is saved.
+
+        Returns the row of the version that it would make (:meth:`functory.engine.functions.save.Saves.check`). Raises
+        as they do.
+        """
+        declared = dict(changes)
+        text = declared.pop("source", None)
+        with self._database.read() as tx:
+            base = versions.load(tx, name, None) or versions.load_latest(tx, name)
+            if base is None and text is None:
+                raise versions.missing_error(tx, name, None)
+        source = parser.parse(text, name) if text is not None else name
+        return self._saves.check(SaveRequest(source, declared, base, "", None, True, False, False, None))
 
     def update(
         self,
@@ -96,6 +129,7 @@ class Functions:
         force: bool = False,
         renew: bool = False,
         cause: Cause | None = None,
+        propose: Propose | None = None,
         **changes: Any,
     ) -> dict[str, Any]:
         """Change the fields in ``changes`` and keep the others of the active version.
@@ -108,7 +142,19 @@ class Functions:
         base = self.get(name)
         source = parser.parse(text, name) if text is not None else name
         return self._saves.save(
-            SaveRequest(source, changes, base, author, expected_version, activate, force, renew, cause)
+            SaveRequest(
+                source,
+                changes,
+                base,
+                author,
+                expected_version,
+                activate and propose is None,
+                force,
+                renew,
+                cause,
+                (),
+                propose,
+            )
         )
 
     def get(self, name: str, number: int | None = None) -> dict[str, Any]:
@@ -129,14 +175,23 @@ class Functions:
         with self._database.read() as tx:
             return version_modules.load_texts(tx, [version]).get(version["id"], {})
 
+    def count(self) -> int:
+        """The number of functions."""
+        statement = sa.select(sa.func.count()).select_from(function).where(function.c.state != "deleted")
+        with self._database.read() as tx:
+            return tx.scalar(statement)
+
     def list(
         self, *, after: str | None = None, limit: int = 1000, payloads: bool = False
     ) -> list[dict[str, Any]]:
-        """Return functions by name, each with its active (else latest) version's row; its source with ``payloads``."""
+        """Return functions by name, each with its active (else latest) version's row; its source with ``payloads``.
+        Ephemeral ones, which exist for one run, are left out.
+        """
         statement = (
             versions.joined(payloads=payloads)
             .where(
                 function.c.state != "deleted",
+                function.c.run_id.is_(None),
                 function_version.c.number == sa.func.coalesce(function.c.active, function.c.latest),
             )
             .order_by(function.c.name)
@@ -277,6 +332,25 @@ class Functions:
             data = {"function": name, "version": row["active"], "author": author}
             function_events.append(tx, "function.disabled", name, data, cause)
 
+    def enable(self, name: str, *, author: str = "", cause: Cause | None = None) -> None:
+        """Let executions of a disabled function start again, with the version that was active.
+
+        Raises :class:`NotFound`, and :class:`Conflict` for a function that has no active version.
+        """
+        with self._database.write() as tx:
+            causation.check_fence(tx, cause)
+            counters.bump(tx, counters.FUNCTIONS)
+            row = self._existing(tx, name)
+            if row["active"] is None:
+                raise Conflict(
+                    f"{name} has no active version",
+                    "none of its versions was activated",
+                    f"functory function activate {name}@{row['latest']}",
+                )
+            if row["state"] == "disabled":
+                version = self._version(tx, name, row["active"])
+                activation.activate_version(tx, row, version, Change(author, cause))
+
     def delete(self, name: str, *, force: bool = False, author: str = "", cause: Cause | None = None) -> None:
         """Delete a function; its executions and versions stay readable.
 
@@ -294,6 +368,7 @@ class Functions:
                     f"change those first, or functory function delete {name} --force",
                 )
             activation.clear(tx, row, author)
+            annotations.delete_of(tx, row)
             tx.execute(
                 sa.update(function)
                 .where(function.c.id == row["id"])
@@ -320,6 +395,11 @@ class Functions:
         with self._database.write() as tx:
             counters.bump(tx, counters.FUNCTIONS)
             return environments.set_environment(tx, version, resolved, author)
+
+    def changes(self) -> int:
+        """Return the number of changes of functions: while it is the same, no function has changed."""
+        with self._database.read() as tx:
+            return counters.read(tx, counters.FUNCTIONS)
 
     def dependents(self, name: str) -> list[str]:
         """Return the functions and triggers that use ``name``, as text."""

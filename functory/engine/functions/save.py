@@ -6,12 +6,13 @@ them. The transaction reads the function again, and decides with what it holds t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database import counters
 from functory.engine.database.connection import Database
@@ -37,6 +38,9 @@ from functory.engine.functions.environments import PackageNeeds, Resolve, Resolv
 from functory.engine.functions.source import modules, parser
 from functory.engine.settings import Settings
 
+Propose = Callable[[Tx, int, bool], None]
+"""Called in the transaction of a save with the version's number, and True for a version that is new."""
+
 
 @dataclass(frozen=True)
 class SaveRequest:
@@ -53,6 +57,10 @@ class SaveRequest:
     force: bool
     renew: bool
     cause: Cause | None
+    # Of a function that is new.
+    labels: Sequence[str] = ()
+    # Of a proposal. The gate decides about its rights: it may ask for more than the execution that proposes it has.
+    propose: Propose | None = None
 
     @property
     def name(self) -> str:
@@ -128,8 +136,12 @@ class Saves:
                 and not environments.packages_changed(twin, prepared.resolved, request.renew)
             ):
                 reused = self._reuse(tx, request, prepared, stored.row, _store_warnings(tx, twin, content))
+                if request.propose is not None:
+                    request.propose(tx, reused["number"], False)
                 return reused | {"modules": prepared.declared["modules"], "created": False}
             number, inactive_reason = self._insert(tx, request, prepared, stored, content)
+            if request.propose is not None:
+                request.propose(tx, number, True)
         with self._database.read() as tx:
             made = versions.load(tx, request.name, number)
             if made is None:
@@ -137,15 +149,48 @@ class Saves:
         added = {"modules": prepared.declared["modules"], "created": True, "inactive_reason": inactive_reason}
         return made | added
 
-    def _prepare(self, request: SaveRequest) -> _Prepared:
-        """Do everything that takes long or needs no lock."""
+    def check(self, request: SaveRequest) -> dict[str, Any]:
+        """Return the version that :meth:`save` would make, as a row that is not stored, with ``changed`` (the fields
+        that differ from the version before), and ``inactive_reason``: why it would not be activated.
+
+        New packages are not installed, so ``packages_known`` is False then, and a failing import says nothing. Raises
+        as :meth:`save`.
+        """
+        prepared = self._prepare(request, install=False)
+        with self._database.read() as tx:
+            stored = self._load(tx, request)
+            content = self._content(tx, request, prepared, stored)
+            base = self._with_modules(tx, stored.base)
+        inspected = _inspected(prepared, content.fields)
+        review = findings.review(content.fields, prepared.review, modules=prepared.modules)
+        found = [*inspected, *review.findings]
+        findings.check_allowed(request.name, found, self._refused)
+        same = base is not None and base["sha256"] == content.sha256
+        changed = [key for key in declaration.CONTENT if base is None or base[key] != content.fields[key]]
+        return content.fields | {
+            "name": request.name,
+            "number": base["number"] if base and same else (stored.row["latest"] if stored.row else 0) + 1,
+            "sha256": content.sha256,
+            "changed": [] if same else changed,
+            "warnings": content.warnings,
+            "findings": [finding.as_json() for finding in found],
+            "packages_known": prepared.packages_known,
+            "inactive_reason": inspected[0].message.split("\n")[0] if inspected else None,
+        }
+
+    def _prepare(self, request: SaveRequest, *, install: bool = True) -> _Prepared:
+        """Do everything that takes long or needs no lock. New packages are installed only with ``install``."""
         declared = declaration.parse(request.declared)
         if self._protected_paths is not None:
             for mode, paths in declared.get("grants.files", {}).items():
                 for path in paths:
                     self._protected_paths.check(mode, path)
         needs = PackageNeeds.from_declaration(declared, request.base)
-        resolved = environments.resolve_packages(self._resolve, needs, request.renew)
+        known = install or (
+            request.base is not None and needs == PackageNeeds.from_declaration({}, request.base)
+        )
+        resolve = self._resolve if known else None
+        resolved = environments.resolve_packages(resolve, needs, request.renew)
         texts = self._modules(request, declared)
         declared["modules"] = version_modules.hashes(texts)
         base = dict(request.base) | {"modules": {}} if request.base else None
@@ -156,7 +201,7 @@ class Saves:
             resolved,
             texts,
             self._signature(request, resolved, texts),
-            not needs or (self._resolve is not None and resolved.error is None),
+            not needs or (resolve is not None and resolved.error is None),
             findings.review(content, modules=texts),
         )
 
@@ -198,6 +243,11 @@ class Saves:
         """Lock the registry and read the function. Raises :class:`Conflict`, :class:`NotFound`."""
         causation.check_fence(tx, request.cause)
         counters.bump(tx, counters.FUNCTIONS)
+        return Saves._load(tx, request)
+
+    @staticmethod
+    def _load(tx: Tx, request: SaveRequest) -> _Stored:
+        """Read the function. Raises :class:`Conflict`, :class:`NotFound`."""
         row = tx.first(sa.select(function).where(function.c.name == request.name))
         alive = row is not None and row["state"] != "deleted"
         activation.check_expected(row if alive else None, request.expected_version)
@@ -207,13 +257,17 @@ class Saves:
             raise versions.missing_error(tx, name, None)
         return _Stored(row, base)
 
+    @staticmethod
+    def _with_modules(tx: Tx, row: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return a version with the hashes of its modules by name."""
+        return None if row is None else row | {"modules": version_modules.load_hashes(tx, row)}
+
     def _content(self, tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored) -> _Content:
         """Return the content as of this transaction. Raises :class:`Conflict` when its packages have changed
         meanwhile.
         """
-        base = None
-        if request.base is not None and stored.base is not None:
-            base = stored.base | {"modules": version_modules.load_hashes(tx, stored.base)}
+        base = self._with_modules(tx, stored.base) if request.base is not None else None
+        if request.base is not None and base is not None:
             kept = "modules" not in request.declared
             if kept and base["modules"] != version_modules.load_hashes(tx, request.base):
                 raise activation.changed_meanwhile("its modules changed")
@@ -266,7 +320,8 @@ class Saves:
         row, resolved, name = stored.row, prepared.resolved, request.name
         number = (row["latest"] if row else 0) + 1
         made = content.fields | {"name": name, "number": number, "sha256": content.sha256}
-        privilege_escalation.check(tx, request.cause, made, active=request.activate)
+        if request.propose is None:
+            privilege_escalation.check(tx, request.cause, made, active=request.activate)
         inspected = _inspected(prepared, content.fields)
         review = findings.review(content.fields, prepared.review, modules=prepared.modules)
         found = [*inspected, *review.findings]
@@ -277,7 +332,7 @@ class Saves:
             refused = activation.inspection_error(name, number, inspected[0].kind, text).reason
         inactive_reason = (resolved.error or refused) if request.activate else None
         activate = request.activate and inactive_reason is None
-        function_id = _write_function(tx, name, stored, number)
+        function_id = _write_function(tx, name, stored, number, request.labels)
         fields = {key: value for key, value in content.fields.items() if key != "modules"}
         version = fields | {
             "id": tx.new_id(),
@@ -299,9 +354,7 @@ class Saves:
             change = Change(request.author, request.cause, "save", request.force)
             activation.switch(tx, changed_row, number, change, "force" if inspected else "save")
         watched = (*declaration.CONTENT, "environment")
-        base = stored.base
-        if base is not None:
-            base = base | {"modules": version_modules.load_hashes(tx, base)}
+        base = self._with_modules(tx, stored.base)
         version |= {"modules": content.fields["modules"]}
         changed = [key for key in watched if base is None or base[key] != version[key]]
         data = function_events.version_data(version | {"name": name}) | {
@@ -370,7 +423,7 @@ def _store_warnings(tx: Tx, version: dict[str, Any], content: _Content) -> dict[
     return version | {"warnings": content.warnings}
 
 
-def _write_function(tx: Tx, name: str, stored: _Stored, number: int) -> str:
+def _write_function(tx: Tx, name: str, stored: _Stored, number: int, labels: Sequence[str]) -> str:
     """Insert or update the function's row for its version ``number``. Returns its id."""
     row = stored.row
     values = {
@@ -380,7 +433,11 @@ def _write_function(tx: Tx, name: str, stored: _Stored, number: int) -> str:
     }
     if row is None:
         function_id = tx.new_id()
-        tx.insert(function, [{"id": function_id, "name": name, "created_at": tx.now, **values}])
+        new = {"id": function_id, "name": name, "created_at": tx.now, "labels": scopes.check_labels(labels)}
+        tx.insert(function, [new | values])
         return function_id
+    if not stored.alive:
+        # A name that is used again belongs to no run.
+        values |= {"labels": scopes.check_labels(labels), "run_id": None}
     tx.execute(sa.update(function).where(function.c.id == row["id"]).values(**values))
     return row["id"]

@@ -10,14 +10,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from functory.engine.database.transaction import Tx
-from functory.engine.functions import versions
+from functory.engine.functions import open_canaries, versions
 from functory.engine.functions.dependencies import Reference
+from functory.engine.functions.open_canaries import OpenCanary
 
 
 class VersionCache:
-    """The versions of one database that start executions, by reference. One thread uses it."""
+    """The versions of one database that start executions, by reference. One thread uses it.
+
+    ``canaries`` are the open ones of the functions that were loaded, by name: of references without a version.
+    """
 
     def __init__(self) -> None:
+        self.canaries: dict[str, OpenCanary] = {}
         self._changes = -1
         self._known: dict[Reference, dict[str, Any] | None] = {}
 
@@ -26,10 +31,13 @@ class VersionCache:
         this transaction.
         """
         if changes != self._changes:
-            self._known, self._changes = {}, changes
+            self._known, self.canaries, self._changes = {}, {}, changes
         wanted = set(references)
         missing = wanted - self._known.keys()
         if missing:
             found = versions.load_starts(tx, missing)
             self._known.update({reference: found.get(reference) for reference in missing})
+            ids = {row["canary_id"] for (_, pin), row in found.items() if pin is None} - {None}
+            if ids:
+                self.canaries |= open_canaries.load(tx, ids, versions.load_starts)
         return {reference: row for reference in wanted if (row := self._known[reference]) is not None}

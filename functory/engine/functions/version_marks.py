@@ -22,14 +22,23 @@ def load(tx: Tx, function_id: str) -> dict[int, dict[str, Any]]:
 
 
 def write(
-    tx: Tx, version: Mapping[str, Any], mark: Mark, reason: str, author: str, cause: Cause | None
+    tx: Tx,
+    version: Mapping[str, Any],
+    mark: Mark,
+    reason: str,
+    author: str,
+    cause: Cause | None,
+    *,
+    canary_id: str | None = None,
 ) -> None:
-    """Mark a version, and write the event ``version.marked``. A version that has this mark keeps its reason."""
+    """Mark a version, and write the event ``version.marked``. A version that has this mark keeps its reason.
+    ``canary_id`` is the canary that has shown it.
+    """
     key = {"function_id": version["function_id"], "version": version["number"]}
     known = load(tx, version["function_id"]).get(version["number"])
     if known is not None and known["mark"] == mark:
         return
-    values = {"mark": mark, "reason": reason, "by": author, "canary_id": None, "at": tx.now}
+    values = {"mark": mark, "reason": reason, "by": author, "canary_id": canary_id, "at": tx.now}
     if known is None:
         tx.insert(version_mark, [key | values])
     else:

@@ -20,7 +20,9 @@ from functory.engine.functions.source import parser
 
 
 def load(tx: Tx, name: str, number: int | None) -> dict[str, Any] | None:
-    """Return a version of a function that is not deleted, the active one without ``number``; None when missing."""
+    """Return a version of a function that is not deleted, the active one without ``number``; None when missing. The
+    row of the active one has its function's ``canary_id``, too.
+    """
     if number is None:
         return tx.first(_ACTIVE, {"name": name})
     return tx.first(_PINNED, {"name": name, "number": number})
@@ -104,6 +106,7 @@ def joined(*, payloads: bool = True) -> sa.Select[Any]:
         function.c.state,
         function.c.active,
         function.c.latest,
+        function.c.log_policy,
     ).join(function, function.c.id == function_version.c.function_id)
 
 
@@ -143,7 +146,7 @@ def _ranges(numbers: list[int]) -> str:
 _BY_ID = joined().where(function_version.c.id == sa.bindparam("version_id"))
 _LIVE = joined().where(function.c.state != "deleted")
 _NAMED = _LIVE.where(function.c.name == sa.bindparam("name"))
-_ACTIVE = _NAMED.where(function_version.c.number == function.c.active)
+_ACTIVE = _NAMED.where(function_version.c.number == function.c.active).add_columns(function.c.canary_id)
 _PINNED = _NAMED.where(function_version.c.number == sa.bindparam("number", type_=sa.Integer))
 _WANTED = sa.or_(
     sa.and_(
@@ -162,4 +165,5 @@ _STARTS = _MANY.with_only_columns(
     function.c.name,
     function.c.state,
     function.c.active,
+    function.c.canary_id,
 )

@@ -14,11 +14,13 @@ from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
 from functory.engine.events import store as event_store
-from functory.engine.executions import open_executions, queue_rows
+from functory.engine.executions import bad_ends, execution_spans, open_executions, queue_rows
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
+from functory.engine.executions.runs import transitions
 from functory.engine.flow_control import concurrency
+from functory.engine.telemetry import metrics, traces
 
 # Rows of one round, so that the transaction stays short.
 BATCH = 200
@@ -33,7 +35,7 @@ def reap(
     workers may have been unable to send heartbeats until then, and nothing is changed.
     """
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
-    with database.write() as tx:
+    with metrics.transaction("reap"), database.write() as tx:
         if not leases_trusted():
             return done
         for row in _locked(tx, "lost", tx.now):
@@ -145,6 +147,7 @@ _ENDED = (
         outcome=sa.bindparam("how"),
         error=sa.bindparam("why", type_=Json),
     )
+    .returning(attempt.c.started_at)
 )
 
 
@@ -199,17 +202,28 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
             queue_rows.remove_running(tx, [row["id"]])
         else:
             queue_rows.remove_queued(tx, row["id"])
+        bad_ends.record(tx, row["id"], state)
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
         if row["state"] == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
+        if traces.recorder is not None:
+            traces.record_after_commit(tx.at_end, lambda: execution_spans.of_ended(row, state, error, tx.now))
         data = event_data(row, state) | {"error": error}
         event_store.append(tx, [execution_event(tx, row, f"execution.{state}", data)])
         plan.begin_if_failed(tx, row, state)
+        transitions.after_end(tx, row, state, error)
         tx.wake("finished")
     return changed
 
 
 def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
     parameters = {"own": row["id"], "of": row["fence"], "now": tx.now, "how": outcome, "why": dict(error)}
-    tx.execute(_ENDED, parameters)
+    started_at = tx.scalar(_ENDED, parameters)
+    if traces.recorder is not None and started_at is not None:
+        traces.record_after_commit(
+            tx.at_end,
+            lambda: execution_spans.of_lost_attempt(
+                row, outcome, error, started_at=started_at, ended_at=tx.now
+            ),
+        )

@@ -17,7 +17,9 @@ from functory.engine.database.schema import (
     event,
     execution,
     firing,
+    llm_call,
     outbox,
+    run,
     slot,
 )
 from functory.engine.events.outbox import unpublished_ids
@@ -38,6 +40,8 @@ _REASON_PRIORITY = {
             "a cancellation waits",
             "a concurrency slot is taken",
             "a compensation is open",
+            "a call of a language model is open",
+            "a run of an agent is open",
             "it fired together with a young or open tree",
             "it is young",
         )
@@ -50,12 +54,19 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
     if not roots:
         return {}
     own_event, own_execution = event.c.root_id.in_(roots), execution.c.root_id.in_(roots)
+    own_call = llm_call.c.root_id.in_(roots)
     # Batches with old events only: a long outbox is a young one, as a rule.
     unpublished = unpublished_ids().where(outbox.c.first_id < lowest_id(cutoff)).subquery("unpublished")
     other, far = execution.alias("other"), firing.alias("far")
     reasons = [
         _why("it is young", event.c.root_id, own_event, event.c.routed_at >= cutoff),
         _why("it is young", execution.c.root_id, own_execution, execution.c.finished_at >= cutoff),
+        _why("it is young", llm_call.c.root_id, own_call, llm_call.c.ended_at >= cutoff),
+        _why(
+            "a call of a language model is open", llm_call.c.root_id, own_call, llm_call.c.ended_at.is_(None)
+        ),
+        _why("a run of an agent is open", run.c.root_id, run.c.root_id.in_(roots), run.c.ended_at.is_(None)),
+        _why("it is young", run.c.root_id, run.c.root_id.in_(roots), run.c.ended_at >= cutoff),
         _why("an execution is open", execution.c.root_id, own_execution, execution.c.state.in_(OPEN)),
         _why("an event is pending", event.c.root_id, own_event, event.c.state == "pending"),
         _why("an event is quarantined", event.c.root_id, own_event, event.c.state == "quarantined"),

@@ -32,7 +32,9 @@ class Pruner(Service):
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._limits = tree_deletion.RetentionLimits(_days(settings.keep_days), _days(settings.keep_log_days))
+        self._limits = tree_deletion.RetentionLimits(
+            _days(settings.keep_days), _days(settings.keep_log_days), _days(settings.archive_days)
+        )
         self._steps: Iterator[Counter[str]] | None = None
         self._rest: float | None = None
         self._gone: Counter[str] = Counter()
@@ -49,7 +51,8 @@ class Pruner(Service):
         if steps is None:
             partitions.create_missing(self._database)
             steps = tree_deletion.prune(self._database, self._limits)
-        gone = next(steps, None)
+        with metrics.transaction("prune"):
+            gone = next(steps, None)
         if gone is None:
             if self._gone:
                 log.info("old rows deleted", rows=dict(self._gone))

@@ -1,4 +1,4 @@
-"""Retention: deletes finished causal trees after a time, and their log lines before that.
+"""Retention: deletes finished causal trees after a time, their log lines before that, and memories at their own time.
 
 A tree is deleted when all of it ended longer ago than the limit: every event is routed, every execution has ended, and
 no row waits in it or for it. Then only an operator can add to it, and that transaction locks the rows that it adds to.
@@ -20,12 +20,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.agents.memory import Memory
 from functory.engine.database import dialects, partitions, prune_watermarks
 from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import (
     attempt,
+    bad_end,
     budget,
+    canary_execution,
     compensation,
     durable_call,
     event,
@@ -36,7 +39,8 @@ from functory.engine.database.schema import (
     span,
     suppression,
 )
-from functory.engine.maintenance import prune_exemptions
+from functory.engine.executions import bad_ends
+from functory.engine.maintenance import call_deletion, job_deletion, prune_exemptions, run_deletion
 
 # Trees that are read at once; most are small.
 PAGE = 200
@@ -48,16 +52,19 @@ LINES = 20_000
 STATEMENT_MILLISECONDS = 30_000
 
 # What a root's budget counts, as in invariant I13.
-BUDGETED_CAUSES = ("trigger", "parent")
+BUDGETED_CAUSES = ("trigger", "parent", "step", "tool")
 _LEAST = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True)
 class RetentionLimits:
-    """How long finished trees, and logs of finished executions, are kept. None: for ever."""
+    """How long finished trees (and jobs that have ended), logs of finished executions, and requests to language models
+    with their answers are kept. None: for ever.
+    """
 
     trees: timedelta | None = None
     logs: timedelta | None = None
+    archive: timedelta | None = None
 
 
 def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]:
@@ -67,11 +74,18 @@ def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]
     Raises :class:`Unavailable`; another pass begins anew.
     """
     now = database.clock.now()
+    if expired := Memory(database).expire():
+        yield Counter(memory=expired)
     if limits.logs is not None:
         yield from _logs(database, now - limits.logs)
     if limits.trees is not None:
         yield from _trees(database, now - limits.trees)
         yield from _drop_empty_partitions(database, now - limits.trees)
+        yield from call_deletion.prune_asked(database, now - limits.trees)
+        yield from job_deletion.prune(database, now - limits.trees)
+    if limits.archive is not None:
+        yield from call_deletion.empty_archive(database, now - limits.archive)
+        yield from call_deletion.prune_days(database)
 
 
 def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], Counter[str]]:
@@ -81,6 +95,7 @@ def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], 
     now = database.clock.now()
     going: Counter[str] = Counter()
     kept: Counter[str] = Counter()
+    going["memory"] = Memory(database).expired()
     if limits.logs is not None:
         cutoff = now - limits.logs
         ended = (execution.c.state.not_in(prune_exemptions.OPEN), execution.c.finished_at < cutoff)
@@ -102,6 +117,9 @@ def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], 
                 free = [root for root in page if root not in held]
                 going["trees"] += len(free)
                 going.update(_counted(tx, free, with_logs=limits.logs is None))
+        with database.read() as tx:
+            going.update(call_deletion.counted_asked(tx, cutoff))
+            going.update(job_deletion.counted(tx, cutoff))
     return +going, kept
 
 
@@ -325,13 +343,18 @@ def _delete(tx: Tx, executions: Sequence[str], events: Sequence[str]) -> Counter
     if executions:
         counted = (
             sa.select(execution.c.root_id, sa.func.count())
-            .where(execution.c.id.in_(executions), execution.c.cause.in_(BUDGETED_CAUSES))
+            .where(
+                execution.c.id.in_(executions),
+                execution.c.cause.in_(BUDGETED_CAUSES),
+                execution.c.id != execution.c.root_id,
+            )
             .group_by(execution.c.root_id)
         )
         for root, count in tx.pairs(counted).items():
             tx.execute(sa.update(budget).where(budget.c.root_id == root).values(used=budget.c.used - count))
-        for table in (span, log, attempt, file_write):
+        for table in (span, log, attempt, file_write, canary_execution):
             gone[table.name] += _remove(tx, table, table.c.execution_id.in_(executions))
+        gone["bad_end"] += _remove(tx, bad_end, bad_ends.of_executions(executions))
         gone["durable_call"] += _remove(tx, durable_call, durable_call.c.parent_id.in_(executions))
         gone["compensation"] += _remove(
             tx,
@@ -358,6 +381,8 @@ def _delete_tree_rows(tx: Tx, roots: Sequence[str]) -> Counter[str]:
     gone = Counter({"trees": len(roots)})
     gone["suppression"] += _remove(tx, suppression, suppression.c.root_id.in_(roots))
     gone["budget"] += _remove(tx, budget, budget.c.root_id.in_(roots))
+    gone += call_deletion.delete_of_trees(tx, roots)
+    gone += run_deletion.delete_of_trees(tx, roots)
     return +gone
 
 
@@ -390,4 +415,5 @@ def _counted(tx: Tx, roots: Sequence[str], *, with_logs: bool) -> Counter[str]:
             .where(execution.c.root_id.in_(roots))
         )
         found[table.name] += int(tx.scalar(rows) or 0)
+    found += call_deletion.counted(tx, roots)
     return found

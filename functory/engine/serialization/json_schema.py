@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,16 +70,43 @@ def parse_declared(value: Any, what: str) -> dict[str, Any] | None:
 def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
     """Check a ``value`` against a schema. ``what`` names it in the error ("input of parse v3").
 
-    Raises :class:`Invalid` that lists each fault with its place.
+    Raises :class:`SchemaMismatch` that lists each fault with its place.
     """
     if schema is None:
         return
-    texts = []
-    for fault in faults(schema, value, what):
-        place = ".".join(str(part) for part in fault.place)
-        texts.append(f"{place + ': ' if place else ''}{fault.message}")
-    if texts:
-        raise Invalid(f"the {what} does not fit its schema", "\n".join(texts), shape_text(schema))
+    found = faults(schema, value, what)
+    if found:
+        texts = [f"{_place(fault)}{fault.message}" for fault in found]
+        raise SchemaMismatch(
+            f"the {what} does not fit its schema",
+            "\n".join(texts),
+            shape_text(schema),
+            places=_pointers(found),
+        )
+
+
+class SchemaMismatch(Invalid):
+    """A value does not fit its schema. ``places``: the JSON pointer (RFC 6901) and the text of each fault."""
+
+    def __init__(
+        self, what: str, why: str = "", try_: str = "", *, places: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        super().__init__(what, why, try_)
+        self.places = tuple(places)
+
+
+def _place(fault: Fault) -> str:
+    place = ".".join(str(part) for part in fault.place)
+    return f"{place}: " if place else ""
+
+
+def _pointers(found: Iterable[Fault]) -> Iterator[tuple[str, str]]:
+    """The places of faults. A missing member is a fault at the member, where a form has its field."""
+    for fault in found:
+        missing = fault.names if fault.keyword == "required" else ()
+        for place in [(*fault.place, name) for name in missing] or [fault.place]:
+            parts = (str(part).replace("~", "~0").replace("/", "~1") for part in place)
+            yield "".join(f"/{part}" for part in parts), fault.message
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import counters
-from functory.engine.database.schema import event, execution, schedule, schedule_tick, source
+from functory.engine.database.schema import event, execution, firing, schedule, schedule_tick, source
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.sources import store as source_store
@@ -191,7 +191,9 @@ def existing_times(tx: Tx, source_id: str, first: datetime, last: datetime) -> s
 
 
 def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
-    """Return the newest ticks by time, each with the first execution that it started."""
+    """Return the newest ticks by time, each with the first execution that it started, and with the ``reason`` of the
+    first trigger that was suppressed for it.
+    """
     newest = (
         sa.select(schedule_tick)
         .where(schedule_tick.c.schedule_id == source_id)
@@ -207,7 +209,19 @@ def recent_ticks(tx: Tx, source_id: str, limit: int) -> list[dict[str, Any]]:
         .correlate(newest)
         .scalar_subquery()
     )
-    return tx.rows(sa.select(newest, started.label("execution_id")).order_by(newest.c.fire_time_utc.desc()))
+    stopped = (
+        sa.select(firing.c.reason)
+        .where(firing.c.event_id == newest.c.event_id, firing.c.decision == "suppressed")
+        .order_by(firing.c.trigger_id)
+        .limit(1)
+        .correlate(newest)
+        .scalar_subquery()
+    )
+    return tx.rows(
+        sa.select(newest, started.label("execution_id"), stopped.label("reason")).order_by(
+            newest.c.fire_time_utc.desc()
+        )
+    )
 
 
 def overview(tx: Tx, source_ids: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -18,9 +18,10 @@ from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import source
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Conflict, Invalid, NotFound, Stale
+from functory.engine.errors import Invalid, NotFound, Stale, VersionChanged
 from functory.engine.events import receipts
 from functory.engine.events import store as event_store
+from functory.engine.events.event_types import SOURCE_REJECTED
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
@@ -78,9 +79,10 @@ class Sources:
             alive = row is not None and row["state"] != "deleted"
             current = row["version"] if row is not None and alive else 0
             if expected_version is not None and current != expected_version:
-                raise Conflict(
+                raise VersionChanged(
                     f"the {kind} {name} was changed meanwhile",
                     f"you expected version {expected_version}, it is {current or 'gone'}",
+                    current=current,
                 )
             if row is not None and alive and row["config"] == config:
                 return row | {"created": False}
@@ -114,7 +116,8 @@ class Sources:
             saved = tx.first(sa.select(source).where(source.c.id == id_)) or {}
             if hook is not None:
                 hook(tx, saved)
-            self._record_change(tx, saved, "source.updated" if alive else "source.created", author)
+            before = audit.digest(row["config"]) if row is not None and alive else None
+            self._record_change(tx, saved, "source.updated" if alive else "source.created", author, before)
             tx.wake("sources")
         return saved | {"created": True}
 
@@ -231,12 +234,18 @@ class Sources:
         Returns an event id for each; None for one that was ingested before. ``also`` writes further rows of the kind.
         Raises :class:`Stale` when another process runs the source, or it was changed, paused or deleted.
         """
-        with self._database.write() as tx:
+        with metrics.transaction("ingest"), self._database.write() as tx:
             ensure_claimed(tx, held)
             taken = receipts.ingest(tx, held.id, event_source(held.row), arrivals)
             values: dict[str, Any] = {} if cursor is KEEP_CURSOR else {"cursor": cursor}
             if any(taken):
                 values["last_event_at"] = tx.now
+            refused = sum(
+                one.type == SOURCE_REJECTED and id_ is not None
+                for one, id_ in zip(arrivals, taken, strict=True)
+            )
+            if refused:
+                values["refused"] = source.c.refused + refused
             if values:
                 tx.execute(sa.update(source).where(source.c.id == held.id).values(**values))
             if also is not None:
@@ -250,6 +259,15 @@ class Sources:
         """Return the result of ``look``, called with a reading transaction and the source's row."""
         with self._database.read() as tx:
             return look(tx, held.row)
+
+    def set_progress(self, held: ClaimedSource, waiting: int | None) -> None:
+        """Store that the source was looked at just now, and how many messages it has not taken yet."""
+        with self._database.write() as tx:
+            tx.execute(
+                sa.update(source)
+                .where(source.c.id == held.id, source.c.fence == held.fence)
+                .values(waiting=waiting, looked_at=tx.now)
+            )
 
     def set_problem(self, held: ClaimedSource, problem: str | None) -> None:
         """Store the problem that stops a source; None clears it."""
@@ -275,12 +293,22 @@ class Sources:
             change_state(tx, row, state, type_, note, author, hook)
 
     @staticmethod
-    def _record_change(tx: Tx, row: Mapping[str, Any], type_: str, author: str, note: str = "") -> None:
+    def _record_change(
+        tx: Tx, row: Mapping[str, Any], type_: str, author: str, before: str | None, note: str = ""
+    ) -> None:
         data = {"kind": row["kind"], "name": row["name"], "version": row["version"], "author": author}
         if note:
             data["note"] = note
         event_store.append(tx, [event_store.record(tx, type_, row["name"], data, source=event_source(row))])
-        audit.append(tx, author, type_, f"{row['kind']}/{row['name']}", {"note": note} if note else None)
+        audit.append(
+            tx,
+            author,
+            type_,
+            f"{row['kind']}/{row['name']}",
+            {"version": row["version"]} | ({"note": note} if note else {}),
+            before=before,
+            after=None if row["state"] == "deleted" else audit.digest(row["config"]),
+        )
 
 
 def change_state(
@@ -304,7 +332,7 @@ def change_state(
     moved = dict(row) | {"state": state, "note": note or None}
     if hook is not None:
         hook(tx, moved)
-    Sources._record_change(tx, moved, type_, author, note)
+    Sources._record_change(tx, moved, type_, author, audit.digest(row["config"]), note)
     tx.wake("sources")
 
 

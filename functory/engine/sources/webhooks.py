@@ -17,11 +17,19 @@ from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits
+from functory.engine.settings import Settings
 from functory.engine.sources import store as source_store
 from functory.engine.telemetry import metrics
 
 # Precision of ``last_event_at`` in the source's row: not every request rewrites the row.
 LAST_EVENT_PRECISION = timedelta(seconds=10)
+
+
+def webhook_url(settings: Settings, name: str) -> str:
+    """Return the address of a webhook, as senders reach it."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    base = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
+    return f"{base}/webhooks/{name}"
 
 
 @dataclass(frozen=True)
@@ -63,22 +71,23 @@ class Webhooks:
         that made the request. Raises :class:`Unavailable`.
         """
         if rate_limit is None:
-            taken = self._database.group_commit(lambda tx: self._ingest(tx, row, arrival, None, lineage))
+            with metrics.transaction("ingest"):
+                taken = self._database.group_commit(lambda tx: self._ingest(tx, row, arrival, None, lineage))
         else:
             # Alone: a shared transaction would lock the rate limits of several webhooks in any order.
-            with self._database.write() as tx:
+            with metrics.transaction("ingest"), self._database.write() as tx:
                 taken = self._ingest(tx, row, arrival, rate_limit, lineage)
         if taken.event_id and not taken.duplicate:
             metrics.source_events.labels(metrics.kind_label(row["kind"])).inc()
         return taken
 
-    def set_problem(self, source_id: str, problem: str) -> None:
-        """Store why a request was refused; the next accepted one clears it."""
+    def record_refusals(self, source_id: str, problem: str, number: int) -> None:
+        """Store why a request was refused, and count it with others; the next accepted one clears the problem."""
         with self._database.write() as tx:
             tx.execute(
                 sa.update(source)
                 .where(source.c.id == source_id)
-                .values(problem=problem[:2000], problem_at=tx.now)
+                .values(problem=problem[:2000], problem_at=tx.now, refused=source.c.refused + number)
             )
 
     def _ingest(

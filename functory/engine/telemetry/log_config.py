@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from functory.engine.serialization.json_codec import encode
+from functory.engine.telemetry import traces
 
 MASK = "***"
 
@@ -45,6 +46,7 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
     stream = stream or sys.stderr
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        traces.add_trace,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),

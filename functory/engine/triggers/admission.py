@@ -28,6 +28,7 @@ from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.flow_control.rate_limits import RateGuard, RateLimits, RateLimitStates
 from functory.engine.functions import dependencies
+from functory.engine.functions.open_canaries import Assigned, OpenCanary
 from functory.engine.functions.version_cache import VersionCache
 from functory.engine.serialization import json_schema
 from functory.engine.triggers import usual_rates
@@ -80,15 +81,20 @@ class Suppress:
 
 @dataclass(frozen=True)
 class Admitted:
-    """A match that may run: the event's row, the trigger's decision, the version and the input."""
+    """A match that may run: the event's row, the trigger's decision, the version and the input. ``assigned`` is what
+    the open canary of its function has chosen.
+    """
 
     event: Mapping[str, Any]
     fire: Fire
     version: Mapping[str, Any]
     input: Mapping[str, Any]
+    assigned: Assigned | None = None
 
 
 SuppressedMatch = tuple[Mapping[str, Any], Suppress]
+
+NO_CANARIES: Mapping[str, OpenCanary] = {}
 
 
 class Admission:
@@ -112,7 +118,7 @@ def admit(
         return [], []
     references = map(dependencies.parse_reference, {fire.function for _, fire in fires})
     targets = admission.versions.load(tx, references, facts.function_changes)
-    ready, refused = prepare(fires, targets)
+    ready, refused = prepare(fires, targets, admission.versions.canaries)
     ready, late = _before_failure(tx, ready)
     wanted = _count_by_root(ready)
     read_used = root_budget.take(tx, wanted, admission.max_budget)
@@ -126,9 +132,11 @@ def admit(
 def prepare(
     fires: Sequence[tuple[Mapping[str, Any], Fire]],
     targets: Mapping[tuple[str, int | None], Mapping[str, Any]],
+    canaries: Mapping[str, OpenCanary] = NO_CANARIES,
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Find the target function among the versions ``targets``, by reference, and make the input of each match: it must
-    fit the version's schema."""
+    fit the version's schema. An open canary chooses the version of a trigger that names none.
+    """
     ready: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     found = {
@@ -145,6 +153,10 @@ def prepare(
                 )
             )
             continue
+        assigned = None
+        if canaries and (canary := canaries.get(fire.function)) is not None:
+            assigned = canary.assign(event["root_id"], event["subject"])
+            target = assigned.choose(target)
         try:
             input_ = fire.template.render(target["parameters"])
             json_schema.check(
@@ -153,7 +165,7 @@ def prepare(
         except FunctoryError as error:
             refused.append((event, Suppress(fire.trigger, "input_error", detail=str(error))))
             continue
-        ready.append(Admitted(event, fire, target, input_))
+        ready.append(Admitted(event, fire, target, input_, assigned))
     return ready, refused
 
 

@@ -15,8 +15,11 @@ from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.executions.direct_dispatch import DirectDispatch
-from functory.engine.triggers import failures, launch, suppressions
+from functory.engine.functions import open_canaries
+from functory.engine.telemetry import traces
+from functory.engine.triggers import failures, launch, routing_spans, suppressions
 from functory.engine.triggers.admission import Admission, Fire, Suppress, SuppressedMatch, admit
+from functory.engine.triggers.launch import Launch
 from functory.engine.triggers.routing_facts import RoutingFacts
 
 
@@ -55,6 +58,10 @@ def write(
         refused += [(item.event, _in_shadow(item.fire)) for item in in_shadow]
         admitted = [item for item in admitted if not item.fire.in_shadow]
     launched, late = launch.start(tx, admitted, room)
+    if admission.versions.canaries:
+        _record_arms(tx, launched)
+    if traces.recorder is not None and launched:
+        traces.record_after_commit(tx.at_end, lambda: routing_spans.of_firings(launched, tx.now))
     rows = [
         _firing(tx, event, one.admitted.fire.trigger, one.row["id"], joint=len(one.admitted.fire.events) > 1)
         for one in launched
@@ -66,6 +73,12 @@ def write(
         [*suppressed, *for_each_event(fires, [*refused, *late])],
         [one.admitted.fire.trigger["name"] for one in launched],
     )
+
+
+def _record_arms(tx: Tx, launched: Sequence[Launch]) -> None:
+    """Record which executions an open canary has chosen the version of."""
+    assigned = [(one.admitted.assigned, one.row["id"]) for one in launched]
+    open_canaries.record(tx, [(arm, id_) for arm, id_ in assigned if arm is not None])
 
 
 def write_suppressed(tx: Tx, suppressed: Sequence[SuppressedMatch]) -> FiringCounts:

@@ -42,14 +42,15 @@ class Switches:
             tx.insert_missing(
                 switch, [{"name": name, "note": note or None, "author": author, "time": tx.now}]
             )
-            audit.append(tx, author, "switch.throw", name, {"note": note})
+            audit.append(tx, author, "switch.throw", name, {"note": note}, after=audit.digest({"note": note}))
 
     def release(self, name: str, *, author: str = "") -> None:
         """Release a switch; pending events are routed at once."""
         _check(name)
         with self._database.write() as tx:
+            note = tx.scalar(sa.select(switch.c.note).where(switch.c.name == name))
             tx.execute(sa.delete(switch).where(switch.c.name == name))
-            audit.append(tx, author, "switch.release", name)
+            audit.append(tx, author, "switch.release", name, before=audit.digest({"note": note or ""}))
             tx.wake("events")
 
     def list(self) -> list[dict[str, Any]]:

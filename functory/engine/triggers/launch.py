@@ -172,6 +172,7 @@ class _Launcher:
         """Write the executions and slot requests decided so far."""
         self._tx.insert(execution, [row for row, _ in self._unwritten])
         self._tx.insert(backlog, [place for _, place in self._unwritten])
+        queue_rows.count_created(self._tx, [row for row, _ in self._unwritten])
         if self._slots:
             concurrency.enqueue(self._tx, self._slots)
         self._unwritten, self._slots = [], []

@@ -6,22 +6,27 @@ keeps names, versions and states. A counter shows routers that a trigger has cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
+from functory.engine.access.scopes import Scope
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import Id, firing, trigger, trigger_version
-from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.database.schema import Id, trigger, trigger_version
+from functory.engine.errors import Conflict, Invalid, NotFound, VersionChanged
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
+from functory.engine.tallies import trigger_totals
 from functory.engine.triggers import shadow_mode
+from functory.engine.triggers.listing import LAST_AT
 
 # Triggers of one read.
 PAGE = 500
@@ -43,11 +48,13 @@ class Triggers:
         expected_version: int | None = None,
         shadow: bool = False,
         cause: Cause | None = None,
+        labels: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Save a checked definition under ``name``. Equal content makes no new version.
 
         A new trigger with ``shadow`` records its decisions and runs nothing until :meth:`promote`. A trigger that a
-        running function saves (``cause``) starts in shadow, under the limits for agents.
+        running function saves (``cause``) starts in shadow, under the limits for agents. ``labels`` are those of a new
+        trigger.
         Returns the trigger's row with its definition and ``created``. Raises :class:`Conflict`.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name.replace("-", "_").replace(".", "_")):
@@ -60,10 +67,13 @@ class Triggers:
             changed = counters.bump(tx, counters.TRIGGERS)
             row = tx.first(_joined().where(trigger.c.name == name))
             alive = row is not None and row["state"] != "deleted"
-            if expected_version is not None and (row["version"] if row and alive else 0) != expected_version:
-                raise Conflict(
+            current = row["version"] if row and alive else 0
+            if expected_version not in (None, current):
+                raise VersionChanged(
                     "the trigger was changed meanwhile",
-                    f"you expected version {expected_version}, it is {row['version'] if row and alive else 'gone'}",
+                    f"you expected version {expected_version}, it is {current or 'gone'}",
+                    "look at the newer version, then save again on top of it",
+                    current=current,
                 )
             if row is not None and alive and row["sha256"] == sha256:
                 return row | {"created": False}
@@ -81,6 +91,7 @@ class Triggers:
                             "origin": _origin(cause),
                             "version": number,
                             "changed": changed,
+                            "labels": scopes.check_labels(labels),
                             "created_at": tx.now,
                             "updated_at": tx.now,
                         }
@@ -101,6 +112,7 @@ class Triggers:
                         changed=changed,
                         updated_at=tx.now,
                         note=row["note"] if alive else None,
+                        labels=row["labels"] if alive else scopes.check_labels(labels),
                     )
                 )
             tx.insert(
@@ -122,6 +134,11 @@ class Triggers:
                 tx,
                 [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
+            entry: dict[str, Any] = {"version": number, "function": definition["function"]}
+            if cause is not None:
+                entry["execution"] = cause.execution_id
+            before = row["sha256"] if row is not None and alive else None
+            audit.append(tx, author, type_, name, entry, before=before, after=sha256)
         return self.get(name) | {"created": True}
 
     def get(self, name: str) -> dict[str, Any]:
@@ -132,26 +149,59 @@ class Triggers:
             raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
         return row
 
-    def list(self) -> list[dict[str, Any]]:
-        """Return all triggers by name, with the numbers of their firings (``fired``, ``suppressed``, ``last_at``)."""
-        counted = (
-            sa.select(
-                firing.c.trigger_id,
-                sa.func.sum(sa.case((firing.c.decision == "fired", 1), else_=0)).label("fired"),
-                sa.func.sum(sa.case((firing.c.decision == "suppressed", 1), else_=0)).label("suppressed"),
-                sa.func.max(firing.c.time).label("last_at"),
-            )
-            .group_by(firing.c.trigger_id)
-            .subquery()
-        )
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return all triggers by name with their definitions. It costs what there are triggers, whatever they fired."""
         with self._database.read() as tx:
-            rows = tx.rows(
-                _joined(counted.c.fired, counted.c.suppressed, counted.c.last_at)
-                .outerjoin(counted, counted.c.trigger_id == trigger.c.id)
-                .where(trigger.c.state != "deleted")
-                .order_by(trigger.c.name)
-            )
-        return [row | {"fired": row["fired"] or 0, "suppressed": row["suppressed"] or 0} for row in rows]
+            return tx.rows(_joined().where(trigger.c.state != "deleted").order_by(trigger.c.name))
+
+    def count(self) -> int:
+        """The number of triggers."""
+        statement = sa.select(sa.func.count()).select_from(trigger).where(trigger.c.state != "deleted")
+        with self._database.read() as tx:
+            return tx.scalar(statement)
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return all triggers by name, with the executions that each has started (``fired``), the matches that were
+        suppressed, and the time of its last firing (``last_at``). It costs what there are triggers and hours.
+        """
+        statement = _joined(LAST_AT).where(trigger.c.state != "deleted").order_by(trigger.c.name)
+        with self._database.read(snapshot=True) as tx:
+            rows = tx.rows(statement)
+            totals = trigger_totals.read(tx, [row["name"] for row in rows])
+        return [row | asdict(totals[row["name"]]) for row in rows]
+
+    def totals(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the numbers of these triggers by name, as in :meth:`list`."""
+        statement = sa.select(trigger.c.name, LAST_AT).where(trigger.c.name.in_(names))
+        with self._database.read(snapshot=True) as tx:
+            last = {row["name"]: row["last_at"] for row in tx.rows(statement)}
+            totals = trigger_totals.read(tx, names)
+        return {name: asdict(totals[name]) | {"last_at": last.get(name)} for name in names}
+
+    def changes(self) -> int:
+        """Return the number of changes of triggers: while it is the same, no trigger has changed."""
+        with self._database.read() as tx:
+            return set_version(tx)
+
+    def list_definitions(self) -> list[dict[str, Any]]:
+        """Return all triggers by name with their definitions, without any count."""
+        with self._database.read() as tx:
+            return tx.rows(_joined().where(trigger.c.state != "deleted").order_by(trigger.c.name))
+
+    def visible_names(self, names: Iterable[str], scope: Scope) -> set[str]:
+        """Return those of the ``names`` that are triggers in the scope."""
+        wanted = sorted(set(names))
+        if scope is None:
+            return set(wanted)
+        found: set[str] = set()
+        with self._database.read() as tx:
+            for start in range(0, len(wanted), PAGE):
+                part = wanted[start : start + PAGE]
+                rows = tx.rows(
+                    sa.select(trigger.c.name).where(trigger.c.name.in_(part), *scopes.triggers(scope))
+                )
+                found.update(row["name"] for row in rows)
+        return found
 
     def versions(self, name: str) -> list[dict[str, Any]]:
         """Return all versions of a trigger, newest first."""
@@ -192,7 +242,7 @@ class Triggers:
         with self._database.write() as tx:
             causation.check_fence(tx, cause)
             changed = counters.bump(tx, counters.TRIGGERS)
-            row = tx.first(sa.select(trigger).where(trigger.c.name == name, trigger.c.state != "deleted"))
+            row = tx.first(_joined().where(trigger.c.name == name, trigger.c.state != "deleted"))
             if row is None:
                 raise NotFound(f"trigger {name!r} not found", try_="functory trigger list")
             if row["state"] == state:
@@ -209,7 +259,9 @@ class Triggers:
                 tx,
                 [event_store.record(tx, type_, name, data, source=f"/functory/triggers/{name}", cause=cause)],
             )
-            audit.append(tx, author, type_, name, {"note": note} if note else None)
+            entry = {"version": row["version"]} | ({"note": note} if note else {})
+            after = None if state == "deleted" else row["sha256"]
+            audit.append(tx, author, type_, name, entry, before=row["sha256"], after=after)
 
 
 def _origin(cause: Cause | None) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
+from functory.engine.access.scopes import Scope
 from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
@@ -49,11 +51,12 @@ MakeTemplate = Callable[[str, Mapping[str, Any], Mapping[str, Any]], InputTempla
 
 @dataclass(frozen=True)
 class MatchFilter:
-    """Which suppressed matches: of a trigger (its name), of a root, for these reasons."""
+    """Which suppressed matches: of a trigger (its name), of a root, for these reasons, of the triggers in a scope."""
 
     trigger: str | None = None
     root_id: str | None = None
     reasons: Sequence[str] = ()
+    scope: Scope = None
 
 
 @dataclass
@@ -77,12 +80,15 @@ class SuppressedMatches:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pages(self, which: MatchFilter) -> Iterator[list[dict[str, Any]]]:
+    def pages(
+        self, which: MatchFilter, after: tuple[str, str] | None = None
+    ) -> Iterator[list[dict[str, Any]]]:
         """Yield the matches in pages: trigger, trigger_id, event_id, root_id, reason, detail, time.
 
-        They are ordered by trigger, then by event. Raises :class:`NotFound` for a trigger that there is not.
+        They are ordered by trigger, then by event; with ``after`` those behind this one, by the ids of its trigger and
+        event. Raises :class:`NotFound` for a trigger that there is not.
         """
-        last: dict[str, Any] | None = None
+        last = after
         while True:
             with self._database.read() as tx:
                 if last is None and which.trigger is not None:
@@ -91,7 +97,7 @@ class SuppressedMatches:
                 known = _replayed(tx, rows)
             if not rows:
                 return
-            last = rows[-1]
+            last = rows[-1]["trigger_id"], rows[-1]["event_id"]
             found = [row for row in rows if _key(row) not in known]
             if found:
                 yield found
@@ -174,7 +180,7 @@ def _resume_page(
     tx.wake("executions")
 
 
-def _next_page(tx: Tx, which: MatchFilter, last: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _next_page(tx: Tx, which: MatchFilter, last: tuple[str, str] | None) -> list[dict[str, Any]]:
     statement = (
         sa.select(
             firing.c.trigger_id,
@@ -188,7 +194,11 @@ def _next_page(tx: Tx, which: MatchFilter, last: Mapping[str, Any] | None) -> li
         )
         .join(trigger, trigger.c.id == firing.c.trigger_id)
         .join(trigger_version, decided_by_version)
-        .where(firing.c.decision == "suppressed", firing.c.reason.in_(sorted(which.reasons or RESUMABLE)))
+        .where(
+            firing.c.decision == "suppressed",
+            firing.c.reason.in_(sorted(which.reasons or RESUMABLE)),
+            *scopes.triggers(which.scope),
+        )
         .order_by(firing.c.trigger_id, firing.c.event_id)
         .limit(BATCH)
     )
@@ -197,7 +207,7 @@ def _next_page(tx: Tx, which: MatchFilter, last: Mapping[str, Any] | None) -> li
     if which.root_id is not None:
         statement = statement.where(firing.c.root_id == which.root_id)
     if last is not None:
-        place = sa.tuple_(sa.literal(last["trigger_id"], Id), sa.literal(last["event_id"], Id))
+        place = sa.tuple_(sa.literal(last[0], Id), sa.literal(last[1], Id))
         statement = statement.where(sa.tuple_(firing.c.trigger_id, firing.c.event_id) > place)
     return tx.rows(statement)
 

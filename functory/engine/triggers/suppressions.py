@@ -216,49 +216,63 @@ class Suppressions:
         with self._database.write() as tx:
             # The event must not be pruned before its new execution exists.
             row, stopped = _suppressed(tx, trigger_name, event_id, lock=True)
-            target = versions.load_reference(tx, stopped["definition"]["function"])
-            input_ = template.render(target["parameters"])
-            json_schema.check(
-                target["input_schema"], input_, f"input of {target['name']} v{target['number']}"
-            )
-            link = {
-                "trigger": stopped["trigger_id"],
-                "name": trigger_name,
-                "subject": row["subject"],
-                "event": row["id"],
-            }
-            key = replay_key(stopped["trigger_id"], event_id)
-            if tx.scalar(sa.select(execution.c.id).where(execution.c.idempotency_key == key)) is not None:
-                raise Conflict(
-                    f"event {event_id} was replayed for {trigger_name} already",
-                    "a suppressed match is replayed once",
-                )
-            new = new_row(
-                tx,
-                target,
-                input_,
-                cause="replay",
-                root_id=row["root_id"],
-                depth=row["depth"] + 1,
-                chain=causation.extend_chain(row["chain"], link),
-                event_id=row["id"],
-                idempotency_key=key,
-            )
-            write(tx, [new])
-            tx.execute(
-                sa.update(suppression)
-                .where(
-                    suppression.c.trigger_id == stopped["trigger_id"],
-                    suppression.c.root_id == row["root_id"],
-                    suppression.c.reason == stopped["reason"],
-                )
-                .values(resumed=suppression.c.resumed + 1)
-            )
+            new = start_once(tx, row, stopped["trigger_id"], trigger_name, stopped["definition"], template)
+            count_resumed(tx, stopped, row["root_id"])
             audit.append(
                 tx, author, "firing.replay", trigger_name, {"event_id": event_id, "execution_id": new["id"]}
             )
-            tx.wake("executions")
         return new
+
+
+def start_once(
+    tx: Tx,
+    row: Mapping[str, Any],
+    trigger_id: str,
+    trigger_name: str,
+    definition: Mapping[str, Any],
+    template: InputTemplate,
+) -> dict[str, Any]:
+    """Write the execution that a trigger would have started for event ``row``, with that lineage. Returns its row.
+
+    Raises :class:`Conflict` when it was started so before, :class:`Invalid` for an input that does not fit.
+    """
+    target = versions.load_reference(tx, definition["function"])
+    input_ = template.render(target["parameters"])
+    json_schema.check(target["input_schema"], input_, f"input of {target['name']} v{target['number']}")
+    key = replay_key(trigger_id, row["id"])
+    if tx.scalar(sa.select(execution.c.id).where(execution.c.idempotency_key == key)) is not None:
+        raise Conflict(
+            f"event {row['id']} was replayed for {trigger_name} already",
+            "a suppressed match is replayed once",
+        )
+    link = {"trigger": trigger_id, "name": trigger_name, "subject": row["subject"], "event": row["id"]}
+    new = new_row(
+        tx,
+        target,
+        input_,
+        cause="replay",
+        root_id=row["root_id"],
+        depth=row["depth"] + 1,
+        chain=causation.extend_chain(row["chain"], link),
+        event_id=row["id"],
+        idempotency_key=key,
+    )
+    write(tx, [new])
+    tx.wake("executions")
+    return new
+
+
+def count_resumed(tx: Tx, stopped: Mapping[str, Any], root_id: str) -> None:
+    """Count a suppressed match (its firing) as resumed."""
+    tx.execute(
+        sa.update(suppression)
+        .where(
+            suppression.c.trigger_id == stopped["trigger_id"],
+            suppression.c.root_id == root_id,
+            suppression.c.reason == stopped["reason"],
+        )
+        .values(resumed=suppression.c.resumed + 1)
+    )
 
 
 def _suppressed(

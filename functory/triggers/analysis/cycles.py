@@ -11,6 +11,7 @@ The guards at run time stay necessary: code can emit unforeseen events.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,8 @@ FUNCTION_CHANGE_EVENTS = {
 
 ANY_TYPE = "*"
 
-Pair = tuple[Pattern | None, Pattern | None]
+# Events of these types say in data.function which function they are about: their subject.
+_ABOUT_FUNCTIONS = ("execution.", "function.", "output.")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,17 @@ class Edge:
         what = "anything" if not self.emission.certain else self.emission.type
         about = f" ({self.emission.subject})" if self.emission.subject else ""
         return f"{self.trigger} → {self.function} → {what}{about}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The edge as JSON values."""
+        return {
+            "trigger": self.trigger,
+            "function": self.function,
+            "event": self.emission.type,
+            "subject": self.emission.subject,
+            "target": self.target,
+            "certain": self.emission.certain,
+        }
 
 
 def emissions(
@@ -113,16 +126,21 @@ def _linked(row: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) 
     return list(found.values())
 
 
-def _read(row: Mapping[str, Any]) -> tuple[set[Emission], set[str]]:
+def _read(row: Mapping[str, Any]) -> tuple[set[Emission], frozenset[str]]:
     """What one source emits by itself, and the functions that it calls as executions."""
     declared = row["metadata"].get("emits", [])
-    found = (
-        {Emission(type_) for type_ in declared if isinstance(type_, str)}
-        if isinstance(declared, list)
-        else set()
-    )
+    own, called = _read_source(row["source"])
+    if not isinstance(declared, list):
+        return set(own), called
+    return set(own) | {Emission(type_) for type_ in declared if isinstance(type_, str)}, called
+
+
+# Parsing is most of the time of a graph, and its sources seldom change.
+@functools.lru_cache(maxsize=1024)
+def _read_source(source: str) -> tuple[frozenset[Emission], frozenset[str]]:
+    found: set[Emission] = set()
     called: set[str] = set()
-    for node in ast.walk(ast.parse(row["source"])):
+    for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
         word = (
@@ -148,7 +166,7 @@ def _read(row: Mapping[str, Any]) -> tuple[set[Emission], set[str]]:
         ):
             about = text if word != "save" else None
             found |= {Emission(type_, about) for type_ in FUNCTION_CHANGE_EVENTS[word]}
-    return found, called
+    return frozenset(found), frozenset(called)
 
 
 def _is_functions(node: ast.expr) -> bool:
@@ -178,8 +196,14 @@ class Graph:
                 Edge(compiled.name, function, emission, target)
                 for emission in sorted(known[function], key=lambda e: (e.type, e.subject or ""))
                 for target, parts in self._parts.items()
-                if _may_match(parts, emission)
+                if any(part.may_match(emission) for part in parts)
             ]
+
+    def listeners(self, emission: Emission) -> list[str]:
+        """The triggers that an event may start."""
+        return [
+            name for name, parts in self._parts.items() if any(part.may_match(emission) for part in parts)
+        ]
 
     def cycle(self, name: str, *, certain: bool = True) -> list[Edge] | None:
         """The shortest cycle through trigger ``name``, as its steps; None when there is none.
@@ -293,33 +317,47 @@ def format_cycle(ring: Sequence[Edge]) -> str:
     return " → ".join([*(step.text() for step in ring), ring[0].trigger])
 
 
-def _parts(compiled: CompiledTrigger) -> list[Pair]:
-    """The type and subject patterns of a trigger: the parts that an :class:`Emission` can match."""
+@dataclass(frozen=True)
+class _Wanted:
+    """The parts of a pattern that an :class:`Emission` can match; None where the pattern takes anything."""
+
+    type: Pattern | None
+    subject: Pattern | None
+    function: Pattern | None
+
+    @classmethod
+    def read(cls, on: Mapping[str, Any]) -> _Wanted:
+        data = on.get("data")
+        function = data.get("function") if isinstance(data, Mapping) else None
+        return cls(
+            _part("type", on.get("type")), _part("subject", on.get("subject")), _part("function", function)
+        )
+
+    def may_match(self, emission: Emission) -> bool:
+        """Return False if no event of this emission can match."""
+        if emission.certain and not _takes(self.type, "type", emission.type):
+            return False
+        if emission.subject is None:
+            return True
+        if emission.type.startswith(_ABOUT_FUNCTIONS) and not _takes(
+            self.function, "function", emission.subject
+        ):
+            return False
+        return _takes(self.subject, "subject", emission.subject)
+
+
+def _part(name: str, values: Any) -> Pattern | None:
+    try:
+        return compile_pattern({name: values}) if isinstance(values, list) else None
+    except FunctoryError:
+        return None
+
+
+def _takes(pattern: Pattern | None, name: str, value: str) -> bool:
+    return pattern is None or pattern.matches({name: value})
+
+
+def _parts(compiled: CompiledTrigger) -> list[_Wanted]:
     if compiled.composite is not None:
-        return [_type_and_subject(part.on) for part in compiled.composite.firing_parts]
-    return [_type_and_subject(compiled.row["definition"]["on"])]
-
-
-def _type_and_subject(on: Mapping[str, Any]) -> Pair:
-    parts: list[Pattern | None] = []
-    for key in ("type", "subject"):
-        try:
-            parts.append(compile_pattern({key: on[key]}) if isinstance(on.get(key), list) else None)
-        except FunctoryError:
-            parts.append(None)
-    return parts[0], parts[1]
-
-
-def _may_match(patterns: Iterable[Pair], emission: Emission) -> bool:
-    return any(_may(pair, emission) for pair in patterns)
-
-
-def _may(pair: Pair, emission: Emission) -> bool:
-    type_, subject = pair
-    if emission.certain and type_ is not None and not type_.matches({"type": emission.type}):
-        return False
-    return not (
-        emission.subject is not None
-        and subject is not None
-        and not subject.matches({"subject": emission.subject})
-    )
+        return [_Wanted.read(part.on) for part in compiled.composite.firing_parts]
+    return [_Wanted.read(compiled.row["definition"]["on"])]

@@ -70,9 +70,9 @@ def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetim
     answer: dict[str, Any] = {"decision": "no match", "clauses": [asdict(clause) for clause in clauses]}
     wrong = next((clause for clause in clauses if not clause.matched), None)
     if not matched:
-        answer["reason"] = _unmet(wrong) if wrong else "the pattern does not match"
+        answer["reason"] = wrong.sentence if wrong else "the pattern does not match"
     elif verdict is not None and not verdict.matched:
-        answer["reason"] = verdict.problem or (_unmet(wrong) if wrong else "the condition is false")
+        answer["reason"] = verdict.problem or (wrong.sentence if wrong else "the condition is false")
     else:
         answer["reason"] = (
             "it matches now, but the event was routed before this version of the trigger, or is not routed yet"
@@ -97,7 +97,3 @@ def explain_match(
         for part in matching or parts
         for clause in part.explain(envelope, now)
     ]
-
-
-def _unmet(clause: Clause) -> str:
-    return f"{clause.path}: expected {clause.expected}, found {clause.found}"

@@ -57,6 +57,8 @@ class Index:
         self._root = _Node(ROOT)
         self._answer_cache = AnswerCache()
         self._changes = 0
+        # The number of branches that were tested for the last event.
+        self.tested = 0
         self._postings: dict[Path, PostingLists] = {}
         self._absent: dict[Path, PostingLists] = {}
         self._branches: dict[Hashable, tuple[IndexedBranch, ...]] = {}
@@ -113,6 +115,7 @@ class Index:
         if type(event) is dict:
             try:
                 found, walked = self._walk(event)  # type: ignore[arg-type]
+                self.tested = sum(map(len, found))
                 if not found:
                     return found  # type: ignore[return-value]
                 objects: dict[Path | None, Any] = {node.path: members for members, node in walked}
@@ -120,7 +123,9 @@ class Index:
             except NeedsFlattening:
                 pass
         flat = flatten(event)
-        return _test(self._flat_candidates(flat), FlatEventView(flat), flat)
+        found = self._flat_candidates(flat)
+        self.tested = sum(map(len, found))
+        return _test(found, FlatEventView(flat), flat)
 
     def _build(self) -> None:
         """Put the patterns of the first load into buckets: all are counted before the first is placed."""

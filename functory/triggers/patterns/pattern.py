@@ -26,6 +26,11 @@ class Clause:
     found: str
     matched: bool
 
+    @property
+    def sentence(self) -> str:
+        """The clause as a part of a reason."""
+        return f"{self.path}: expected {self.expected}; found {self.found}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Requirement:
@@ -52,11 +57,11 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """The test, as text for people."""
+        """What is expected, as text for people: ``a number above 500``."""
         shown = [predicate.text for predicate in self.predicates[:5]]
         if len(self.predicates) > 5:
             shown[-1] = f"… ({len(self.predicates)} values)"
-        return " or ".join(shown + ["is absent"] * self.or_absent)
+        return " or ".join(shown + ["no value"] * self.or_absent)
 
 
 _interned: WeakValueDictionary[tuple[str, tuple[Predicate, ...], bool], Requirement] = WeakValueDictionary()
@@ -181,7 +186,7 @@ class Pattern:
         clauses = []
         for requirement in sorted(branch.requirements, key=lambda r: r.path):
             values = flat.values.get(requirement.path)
-            found = format_values(values) if values else "absent"
+            found = format_values(values) if values else "no value"
             alone = requirement.any_matches(values) if values else requirement.or_absent
             if matched and not alone:
                 found += ", but not in the chosen elements"

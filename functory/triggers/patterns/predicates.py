@@ -1,5 +1,7 @@
 """Predicates: the tests that a pattern can apply to one value.
 
+The text of a predicate is what people read after "expected": ``a number above 500``.
+
 A predicate is interned: patterns with the same test share one object. So an index evaluates it once an event, and
 keeps the result under its identity. ``kind`` and ``operands`` define a predicate:
 
@@ -69,7 +71,7 @@ def predicate(kind: str, *operands: Any) -> Predicate:
 
 
 def _equal(value: Any) -> tuple[Test, str]:
-    return (lambda v: v == value), f"is {format_value(value)}"
+    return (lambda v: v == value), format_value(value)
 
 
 def _ip(family: int, number: int) -> tuple[Test, str]:
@@ -78,27 +80,27 @@ def _ip(family: int, number: int) -> tuple[Test, str]:
     def test(v: Any) -> bool:
         return type(v) is str and parse_address(v) == address
 
-    return test, f"is the address {format_address(family, number)}"
+    return test, f"the address {format_address(family, number)}"
 
 
 def _prefix(text: str) -> tuple[Test, str]:
-    return (lambda v: type(v) is str and v.startswith(text)), f"starts with {format_value(text)}"
+    return (lambda v: type(v) is str and v.startswith(text)), f"text that starts with {format_value(text)}"
 
 
 def _suffix(text: str) -> tuple[Test, str]:
-    return (lambda v: type(v) is str and v.endswith(text)), f"ends with {format_value(text)}"
+    return (lambda v: type(v) is str and v.endswith(text)), f"text that ends with {format_value(text)}"
 
 
 def _equals_ignore_case(text: str) -> tuple[Test, str]:
     fullmatch = re.compile(_either_case(text)).fullmatch
-    return (lambda v: type(v) is str and fullmatch(v) is not None), f"is {format_value(text)} in any case"
+    return (lambda v: type(v) is str and fullmatch(v) is not None), f"{format_value(text)} in any case"
 
 
 def _prefix_ignore_case(text: str) -> tuple[Test, str]:
     match = re.compile(_either_case(text)).match
     return (
         lambda v: type(v) is str and match(v) is not None
-    ), f"starts with {format_value(text)} in any case"
+    ), f"text that starts with {format_value(text)} in any case"
 
 
 def _suffix_ignore_case(text: str) -> tuple[Test, str]:
@@ -109,7 +111,7 @@ def _suffix_ignore_case(text: str) -> tuple[Test, str]:
     def test(v: Any) -> bool:
         return type(v) is str and match(v[-longest:][::-1] if longest else "") is not None
 
-    return test, f"ends with {format_value(text)} in any case"
+    return test, f"text that ends with {format_value(text)} in any case"
 
 
 def _either_case(text: str, *, backwards: bool = False) -> str:
@@ -129,7 +131,7 @@ def _either_case(text: str, *, backwards: bool = False) -> str:
 
 
 def _wildcard(*literals: str) -> tuple[Test, str]:
-    text = f"is like {format_value('*'.join(_escape(literal) for literal in literals))}"
+    text = f"text like {format_value('*'.join(_escape(literal) for literal in literals))}"
     if len(literals) == 1:
         return (lambda v: v == literals[0]), text
     head, *middle, tail = literals
@@ -176,11 +178,6 @@ def _numeric(low: float, low_included: bool, high: float, high_included: bool) -
         compare = (lambda v: low <= v <= high) if high_included else (lambda v: low <= v < high)
     else:
         compare = (lambda v: low < v <= high) if high_included else (lambda v: low < v < high)
-    parts = []
-    if low != -inf:
-        parts.append(f"{'>=' if low_included else '>'} {format_value(low)}")
-    if high != inf:
-        parts.append(f"{'<=' if high_included else '<'} {format_value(high)}")
 
     def test(v: Any) -> bool:
         kind = type(v)
@@ -188,7 +185,20 @@ def _numeric(low: float, low_included: bool, high: float, high_included: bool) -
             return (-MAX_SAFE_INTEGER <= v <= MAX_SAFE_INTEGER or is_exact_double(v)) and compare(v)
         return kind is float and compare(v)
 
-    return test, "is a number " + " and ".join(parts)
+    return test, _number_text(low, low_included, high, high_included)
+
+
+def _number_text(low: float, low_included: bool, high: float, high_included: bool) -> str:
+    """Return a range as people say it: ``a number above 3 and at most 7``."""
+    if low_included and high_included:
+        return f"a number from {format_value(low)} to {format_value(high)}"
+    parts: list[str] = []
+    if low != -inf:
+        parts.append(f"{'of at least' if low_included else 'above'} {format_value(low)}")
+    if high != inf:
+        most = ("at most" if parts else "of at most") if high_included else "below"
+        parts.append(f"{most} {format_value(high)}")
+    return f"a number {' and '.join(parts)}"
 
 
 def _cidr(family: int, bits: int, net: int) -> tuple[Test, str]:
@@ -201,7 +211,7 @@ def _cidr(family: int, bits: int, net: int) -> tuple[Test, str]:
         address = parse_address(v)
         return address is not None and address[0] == family and address[1] >> shift == wanted
 
-    return test, f"is an address in {format_address(family, net)}/{bits}"
+    return test, f"an address in {format_address(family, net)}/{bits}"
 
 
 def format_address(family: int, number: int) -> str:
@@ -210,12 +220,12 @@ def format_address(family: int, number: int) -> str:
 
 
 def _exists() -> tuple[Test, str]:
-    return (lambda v: True), "is there"
+    return (lambda v: True), "any value"
 
 
 def _anything_but(*refused: Any) -> tuple[Test, str]:
     values = frozenset(refused)
-    return (lambda v: v not in values), f"is there and not {_any_of(refused)}"
+    return (lambda v: v not in values), f"any value but {_any_of(refused)}"
 
 
 def _anything_but_kind(kind: str) -> Callable[..., tuple[Test, str]]:
@@ -227,7 +237,7 @@ def _anything_but_kind(kind: str) -> Callable[..., tuple[Test, str]]:
         texts = " or ".join(text for _, text in made[:3]) + (
             f" … ({len(made)} forms)" if len(made) > 3 else ""
         )
-        return (lambda v: not any(test(v) for test in tests)), f"is there and not one that {texts}"
+        return (lambda v: not any(test(v) for test in tests)), f"any value but {texts}"
 
     return make
 

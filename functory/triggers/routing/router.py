@@ -26,8 +26,8 @@ from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
-from functory.engine.triggers import cancel_on, firings, idempotency, routing_facts
+from functory.engine.telemetry import metrics, traces
+from functory.engine.triggers import cancel_on, firings, idempotency, routing_facts, routing_spans
 from functory.engine.triggers.admission import Admission, Fire, Suppress
 from functory.engine.triggers.cancel_on import Cancel
 from functory.engine.triggers.firings import FiringCounts
@@ -51,7 +51,7 @@ class RoutingResult(FiringCounts):
 
     ``depths`` counts the causal depths of the events, ``oldest_age`` is the age of the oldest one in seconds, and
     ``decision_seconds`` is the time of all decisions. ``published`` events were not routed, because the kill switch is
-    thrown.
+    thrown. ``tested`` counts events by the number of patterns that were tested for them.
     """
 
     events: int = 0
@@ -61,6 +61,7 @@ class RoutingResult(FiringCounts):
     oldest_age: float = 0.0
     published: int = 0
     decision_seconds: float = 0.0
+    tested: Counter[int] = field(default_factory=Counter[int])
 
     def add_batch(self, other: RoutingResult) -> None:
         """Add the counts of another transaction."""
@@ -68,6 +69,7 @@ class RoutingResult(FiringCounts):
         self.events += other.events
         self.matched += other.matched
         self.depths.update(other.depths)
+        self.tested.update(other.tested)
         self.decision_seconds += other.decision_seconds
         self.oldest_age = max(self.oldest_age, other.oldest_age)
 
@@ -111,7 +113,7 @@ class Router(Service):
         quarantined at its fifth failure.
         """
         try:
-            with self._database.write() as tx:
+            with metrics.transaction("route"), self._database.write() as tx:
                 result = self.route(tx, self._take(tx))
         except Unavailable:
             raise
@@ -160,6 +162,9 @@ class Router(Service):
         counts = firings.write(tx, fires, suppressed + dropped, self._admission, facts, self._direct)
         routing_queue.mark_routed(tx, [event["id"] for event in events])
         self._publisher.put(tx, taken.unpublished)
+        if traces.recorder is not None:
+            matches = Counter(event["id"] for event, _ in decided)
+            traces.record_after_commit(tx.at_end, lambda: routing_spans.of_events(events, matches, tx.now))
         return RoutingResult(
             counts.fired,
             counts.suppressed,
@@ -167,6 +172,7 @@ class Router(Service):
             matched=len({event["id"] for event, _ in decided}),
             depths=Counter(event["depth"] for event in events),
             decision_seconds=seconds,
+            tested=self._triggers.take_tested(),
             oldest_age=max(0.0, (tx.now - min(event["time"] for event in events)).total_seconds()),
         )
 
@@ -226,4 +232,6 @@ def _record_metrics(result: RoutingResult) -> None:
     metrics.observe_many(metrics.router_match, result.decision_seconds / result.events, result.events)
     for depth, count in result.depths.items():
         metrics.observe_many(metrics.causation_depth, depth, count)
+    for patterns, count in result.tested.items():
+        metrics.observe_many(metrics.router_candidates, patterns, count)
     count_firings(result)

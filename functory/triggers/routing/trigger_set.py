@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -56,6 +57,8 @@ class TriggerSet:
         self._patterns: dict[str, IndexedPattern] = {}
         self._keys: dict[str, list[str]] = {}
         self._index = Index()
+        # Events by the number of patterns that were tested for them.
+        self._tested: Counter[int] = Counter()
 
     def refresh(self, tx: Tx, version: int | None = None) -> None:
         """Load and compile what changed since the last time, and only that.
@@ -111,7 +114,9 @@ class TriggerSet:
     def matching(self, event: Mapping[str, Any]) -> list[TriggerMatch]:
         """The triggers that an event (its envelope) matches, in the order of their names."""
         matches: dict[str, TriggerMatch] = {}
-        for key in self._index.match(event):
+        keys = self._index.match(event)
+        self._tested[self._index.tested] += 1
+        for key in keys:
             pattern = self._patterns[key]
             match = matches.setdefault(pattern.compiled.id, TriggerMatch(pattern.compiled))
             if pattern.role == "cancel":
@@ -124,6 +129,11 @@ class TriggerSet:
             match.parts.sort()
             match.cancel_rules.sort()
         return sorted(matches.values(), key=lambda match: match.compiled.name)
+
+    def take_tested(self) -> Counter[int]:
+        """Return the numbers of events since the last call, by the number of patterns that were tested for them."""
+        tested, self._tested = self._tested, Counter()
+        return tested
 
     def get(self, trigger_id: str) -> CompiledTrigger | None:
         """A trigger as of the last refresh."""

@@ -13,7 +13,7 @@ from functory.triggers.definition import EVENT_TYPES, CompiledTrigger
 from functory.triggers.patterns import Pattern
 from functory.triggers.save_checks.event_kinds import EventKind, branch_kinds, kinds_of
 from functory.triggers.save_checks.input_fit import input_problems
-from functory.triggers.save_checks.problems import Problem, listed, nearest
+from functory.triggers.save_checks.problems import Problem, listed, nearest, pointer, pointer_of_place
 from functory.triggers.save_checks.references import Reference, patterns_of, references_of
 from functory.triggers.save_checks.schema_paths import Gap
 from functory.triggers.save_checks.surroundings import Surroundings
@@ -43,8 +43,13 @@ def find_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Probl
     found = [*_pattern_problems(compiled, around)]
     for reference in references_of(compiled):
         problem = _reference_problem(reference, around)
-        found += [] if problem is None else [problem]
-    return list(dict.fromkeys([*found, *_target_problems(compiled, around)]))
+        if problem is not None:
+            found.append(replace(problem, pointer=pointer_of_place(reference.place)))
+    target = [
+        one if one.pointer else replace(one, pointer=pointer("function"))
+        for one in _target_problems(compiled, around)
+    ]
+    return list(dict.fromkeys([*found, *target]))
 
 
 def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Problem]:
@@ -66,7 +71,7 @@ def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Pr
                 f"functory function activate {target['name']}@{target['number']}",
             )
         ]
-    return input_problems(compiled, target)
+    return [replace(one, pointer=pointer("input")) for one in input_problems(compiled, target)]
 
 
 def _pattern_problems(compiled: CompiledTrigger, around: Surroundings) -> Iterator[Problem]:
@@ -74,8 +79,11 @@ def _pattern_problems(compiled: CompiledTrigger, around: Surroundings) -> Iterat
     either = compiled.passes == "output"
     for place, pattern in patterns_of(compiled):
         yield from _path_problems(place, pattern, around, warn_of_one_branch=not either)
-        yield from _type_problems(place, pattern, around)
-        yield from _emitter_problems(place, kinds_of(pattern), around)
+        for problem in (
+            *_type_problems(place, pattern, around),
+            *_emitter_problems(place, kinds_of(pattern), around),
+        ):
+            yield replace(problem, pointer=pointer_of_place(place))
 
 
 def _path_problems(
@@ -98,6 +106,7 @@ def _path_problems(
                         gap.why,
                         _meant(steps, gap),
                         gap.certain,
+                        pointer_of_place(place) + (pointer(*steps) if place == "the pattern" else ""),
                     )
                 )
         dead.append(of_branch)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``certain``: the trigger, or a part of it, can never work as it is."""
+    """``certain``: the trigger, or a part of it, can never work as it is. ``pointer``: the place in the definition (RFC
+    6901).
+    """
 
     what: str
     why: str
     try_: str = ""
     certain: bool = False
+    pointer: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -31,3 +34,18 @@ def listed(names: Iterable[str], most: int = 15) -> str:
     """Return names as a text for people."""
     ordered = sorted(names)
     return ", ".join(ordered[:most]) + (", …" if len(ordered) > most else "")
+
+
+def pointer(*steps: str | int) -> str:
+    """Return the JSON pointer of a place."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def pointer_of_place(place: str) -> str:
+    """Return the pointer of a place by its name in messages (:mod:`functory.triggers.save_checks.references`)."""
+    if place.endswith("cancel_on"):
+        return pointer("flow", "cancel_on")
+    if " part " in place:
+        return pointer("composite")
+    fields = {"the pattern": "on", "the input template": "input", "the condition": "when"}
+    return pointer(fields.get(place, "flow"))

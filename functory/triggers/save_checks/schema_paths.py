@@ -8,6 +8,8 @@ from typing import Any
 
 from functory.triggers.save_checks.problems import listed, nearest
 
+# Keywords whose value is an object of schemas by name.
+_OF_NAMES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 # Schemas may refer to themselves.
 MAX_REFERENCES = 20
 
@@ -29,6 +31,23 @@ def find_gap(schema: Any, steps: Sequence[str | int], *, through_lists: bool = F
     ``through_lists``: a name also applies to the elements of a list.
     """
     return _find(schema, schema, steps, 0, through_lists)
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema whose objects have only the members that it names."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {
+        name: {key: closed(one) for key, one in below.items()}
+        if name in _OF_NAMES and isinstance(below, Mapping)
+        else closed(below)
+        for name, below in schema.items()
+    }
+    if made.get("properties") and made.get("additionalProperties", True) is True:
+        made["additionalProperties"] = False
+    return made
 
 
 def _find(root: Any, schema: Any, steps: Sequence[str | int], at: int, through: bool) -> Gap | None:

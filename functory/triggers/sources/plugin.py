@@ -78,6 +78,12 @@ class SourceContext(Protocol):
         """Remove the stored problem."""
         ...
 
+    def report_progress(self, waiting: Callable[[], int | None] | None = None) -> None:
+        """Store that the source was looked at just now, for ``functory source list``. Call it after each look:
+        it writes at most every 15 seconds. ``waiting`` returns how many messages are not taken yet; it is called
+        only when the number is written."""
+        ...
+
 
 class SourcePlugin:
     """One kind of source. The module's text lists what a subclass defines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -12,11 +12,16 @@ from pydantic import ValidationError
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
+from functory.engine.sources import file_watches
 from functory.engine.sources.store import Hook, Sources
+from functory.engine.tallies.reader import Tallies
 from functory.engine.validation_messages import describe_faults
 from functory.triggers.sources.plugin import SourcePlugin
 
 GROUP = "functory.sources"
+
+# In the class below ``list`` is a method.
+_Rows = list[dict[str, Any]]
 
 
 @cache
@@ -61,7 +66,9 @@ class _InstalledPlugins(Mapping[str, SourcePlugin]):
 class Registry:
     """Sources of every kind, checked by their plug-ins before they are stored."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tallies: Callable[[], Tallies] | None = None) -> None:
+        self._database = database
+        self._tallies = tallies or (lambda: Tallies(database))
         self.store = Sources(database)
 
     def save(
@@ -73,11 +80,12 @@ class Registry:
         author: str = "",
         expected_version: int | None = None,
     ) -> dict[str, Any]:
-        """Check and store a source. Returns its row and ``created``. Raises :class:`Invalid`, :class:`Conflict`."""
+        """Check and store a source. Returns its row as :meth:`get` does, and ``created``. Raises :class:`Invalid`,
+        :class:`Conflict`."""
         plugin = find_plugin(kind)
         made = parse_config(plugin, config)
         plugin.check(made)
-        return self.store.save(
+        saved = self.store.save(
             kind,
             name,
             made.model_dump(mode="json", exclude_none=True),
@@ -85,14 +93,15 @@ class Registry:
             expected_version=expected_version,
             hook=self._hook(plugin),
         )
+        return self._with_numbers([saved])[0]
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        """A source's row. Raises :class:`NotFound`."""
-        return self.store.get(kind, name)
+        """A source's row, with ``events_last_hour``. Raises :class:`NotFound`."""
+        return self._with_numbers([self.store.get(kind, name)])[0]
 
     def list(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All sources that are not deleted, by kind and name."""
-        return self.store.list(kind)
+        """All sources that are not deleted, by kind and name, each with ``events_last_hour``."""
+        return self._with_numbers(self.store.list(kind))
 
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
         """Write no more events of a source until it is resumed. Raises :class:`NotFound`."""
@@ -105,6 +114,22 @@ class Registry:
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
         """Delete a source; its events stay. Raises :class:`NotFound`."""
         self.store.delete(kind, name, author=author, hook=self._disable_hook(kind))
+
+    def files(self, name: str, limit: int = 1000) -> Sequence[dict[str, Any]]:
+        """The files that a watch knows, by path. Raises :class:`NotFound`."""
+        return file_watches.list_files(self._database, name, limit)
+
+    def count_files(self, name: str) -> int:
+        """The number of files that a watch knows. Raises :class:`NotFound`."""
+        return file_watches.count(self._database, name)
+
+    def rescan(self, name: str, *, content: bool = False) -> None:
+        """Make a watch compare every file again (:func:`functory.engine.sources.file_watches.rescan`)."""
+        file_watches.rescan(self._database, name, content=content)
+
+    def _with_numbers(self, rows: Sequence[dict[str, Any]]) -> _Rows:
+        numbers = self._tallies().of_sources([(row["kind"], row["name"]) for row in rows])
+        return [row | {"events_last_hour": numbers[row["kind"], row["name"]]} for row in rows]
 
     def _disable_hook(self, kind: str) -> Hook | None:
         """The hook for pause and delete; None without the plug-in, so that its sources can still be deleted."""

@@ -32,6 +32,8 @@ FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 60.0
 # A source that has run this long since its failure counts as working, even if no event came.
 STEADY_SECONDS = 5.0
+# Shortest interval between two stored reports of progress.
+PROGRESS_SECONDS = 15.0
 
 
 def retry_delay(failures: int, rng: random.Random) -> float:
@@ -130,6 +132,7 @@ class _RunnerContext:
         self.broker: str = settings.broker
         self.exchange: str = topic_exchange(settings.namespace).name
         self._secret_texts: set[str] = _forms(settings.broker) - {settings.broker}
+        self._progress_due = 0.0
         self._lock = threading.Lock()
         self._problem: str | None = row["problem"]
         # True for the problem of a failure, which the next success removes. A problem that the source reported stays.
@@ -168,6 +171,13 @@ class _RunnerContext:
 
     def clear_problem(self) -> None:
         self._set_problem(None, failed=False)
+
+    def report_progress(self, waiting: Callable[[], int | None] | None = None) -> None:
+        now = self._runner._monotonic()
+        if now < self._progress_due:
+            return
+        self._progress_due = now + PROGRESS_SECONDS
+        self._store.set_progress(self._runner.held, None if waiting is None else waiting())
 
     def report_failure(self, error: BaseException) -> None:
         """Store why the source failed."""

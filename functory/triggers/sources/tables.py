@@ -96,5 +96,6 @@ class TableSource(SourcePlugin):
                 context.clear_problem()
             else:
                 context.report_problem(problem)
+            context.report_progress()
             if context.stop_event.wait(CHECK_SECONDS):
                 return

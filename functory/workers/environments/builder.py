@@ -26,6 +26,7 @@ from pathlib import Path
 
 from functory.engine import private_files
 from functory.engine.errors import Conflict, Unavailable
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.environments import requirements as reading
 from functory.workers.environments.uv import TooLarge, Uv, interpreter
 
@@ -66,10 +67,18 @@ class Builder:
             return self.path(key)
         with self.locked(key):
             if not self.has(key):
-                with self.scratch(key) as folder:
-                    self._install(lock, folder)
-                    self._publish(key, lock, folder)
+                self._build(key, lock)
         return self.path(key)
+
+    def _build(self, key: str, lock: str) -> None:
+        began, result = time.monotonic(), "error"
+        try:
+            with self.scratch(key) as folder:
+                self._install(lock, folder)
+                self._publish(key, lock, folder)
+            result = "ok"
+        finally:
+            sandbox_metrics.environment_build.labels(result).observe(time.monotonic() - began)
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:

@@ -11,10 +11,10 @@ from typing import Any
 from functory.engine.access.preload_grants import package_modules
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError
-from functory.engine.executions.claims import Claim
 from functory.engine.functions import environments as rows
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolved
 from functory.engine.settings import Settings
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.certificates import find_ca_file
 from functory.workers.environments import requirements as reading
 from functory.workers.environments import resolver
@@ -74,6 +74,8 @@ class Environments:
         path = self._checked.get(key)
         if path is None or not self._builder.has(key):
             path = self._checked[key] = self._built(rows.load(self._database, key))
+        else:
+            sandbox_metrics.environment_cache.labels("hit").inc()
         return path
 
     def listing(self) -> list[dict[str, Any]]:
@@ -125,6 +127,7 @@ class Environments:
         self._check_policy(lock)
         python, platform = resolver.python(), resolver.platform()
         key = rows.environment_key(lock, python, platform)
+        sandbox_metrics.environment_cache.labels("hit" if self._builder.has(key) else "miss").inc()
         # Built before it is stored: a lock that cannot be installed must not be reused.
         self._builder.build(key, lock)
         rows.store(self._database, request, wanted, lock, python, platform)
@@ -149,6 +152,8 @@ class Environments:
                 "run workers of one kind, or save the function again from one of these",
             )
         self._check_policy(row["lock"])
+        found = self._builder.has(row["key"])
+        sandbox_metrics.environment_cache.labels("hit" if found else "miss").inc()
         return self._builder.build(row["key"], row["lock"])
 
     def _check_policy(self, lock: str) -> None:
@@ -163,15 +168,16 @@ class Environments:
         }
 
 
-def package_folders(claim: Claim, environments: Environments) -> tuple[str, ...]:
-    """The package folders of an execution: the entry's first, then those of its dependencies.
+def package_folders(codes: Mapping[str, Mapping[str, Any]], environments: Environments) -> tuple[str, ...]:
+    """The package folders of versions that run in one process, by their keys: the entry's first, then those of its
+    dependencies.
 
     Of two versions of one package the entry's is imported. Raises as :meth:`Environments.ensure`, and
     :class:`Conflict` with the recorded reason for a version whose packages could not be installed.
     """
-    for code in claim.codes.values():
+    for code in codes.values():
         rows.check_ready(code)
-    return tuple(str(environments.ensure(key)) for key in rows.environment_keys(claim.codes.values()))
+    return tuple(str(environments.ensure(key)) for key in rows.environment_keys(codes.values()))
 
 
 def preload_modules(version: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused, WaitTimeout
-from functory.engine.executions import store as execution_store
+from functory.engine.executions import outcomes
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.store import Executions
 from functory.engine.functions import arguments as argument_binding
@@ -55,7 +55,7 @@ class ChildCalls:
         """The result of a child execution. Raises :class:`ExecutionFailed`."""
         id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=step_key)
         self._run_inline([id_])
-        return execution_store.result_or_raise(self._wait([id_], None)[0])
+        return outcomes.result_or_raise(self._wait([id_], None)[0])
 
     def call_durable(
         self,
@@ -176,7 +176,7 @@ def in_parts(ids: Sequence[str], lengths: Mapping[str, int]) -> Iterator[list[st
 def _gathered(row: Mapping[str, Any]) -> dict[str, Any]:
     """A finished child as ``gather`` returns it: its value, or its error."""
     try:
-        return {"ok": True, "value": execution_store.result_or_raise(row)}
+        return {"ok": True, "value": outcomes.result_or_raise(row)}
     except ExecutionFailed as error:
         return {
             "ok": False,

@@ -13,6 +13,7 @@ import os
 import random
 import secrets as randomness
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,34 +21,35 @@ import structlog
 
 from functory.engine.access import grants
 from functory.engine.access.path_grants import ProtectedPaths
-from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.events.batch_publisher import BatchPublisher, without_thread
 from functory.engine.events.decided_events import EventWriter, TriggerKnowledge
 from functory.engine.events.exchange import EventPublisher
 from functory.engine.events.lineage_tokens import LineageTokens
-from functory.engine.events.store import Events
 from functory.engine.executions import dispatch, file_writes, worker_registry
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult
-from functory.engine.executions.store import Executions
-from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
-from functory.engine.functions.state import State
+from functory.engine.maintenance import trace_export
+from functory.engine.service import STALL_SECONDS
 from functory.engine.settings import Settings
 from functory.engine.sources import file_watches
+from functory.engine.telemetry import traces
 from functory.workers.environments import Environments, package_folders
+from functory.workers.execution import violations
+from functory.workers.execution.engine_services import Services
 from functory.workers.execution.file_writes import collect
 from functory.workers.execution.held_claims import HeldClaims, Running
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.host_functions import EngineHost
 from functory.workers.execution.job_mapping import attempt_result, error_record, job_from_claim, refuse_claim
 from functory.workers.execution.poller import Poller
 from functory.workers.execution.result_groups import MAX_PAUSE_SECONDS, ResultGroup, ResultGroups, defect
 from functory.workers.execution.slots import Slots
 from functory.workers.execution.trains import Trains, by_version
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
+from functory.workers.gate.gate import Gate
 from functory.workers.redaction.redactor import Redactor
 from functory.workers.sandbox.checks.startup import check_startup, check_tier
 from functory.workers.sandbox.confinement import syscalls
@@ -101,24 +103,30 @@ class Executor:
             author_grants=grants.author_grant_kinds(settings),
             rng=rng,
             append_events=writer.append,
+            settings=settings,
         )
         self._protected_paths = ProtectedPaths(settings)
         self._environments = Environments(settings, database)
-        self._services = Services(
-            events=Events(database, settings.max_event_bytes),
-            executions=Executions(database, settings),
-            functions=Functions(database, runner.inspect, settings, self._environments.resolve),
-            secrets=Secrets(database, settings),
-            state=State(database),
-            grant_approvals=GrantApprovals(database, settings),
-        )
+        functions = Functions(database, runner.inspect, settings, self._environments.resolve)
+        self._services = Services.of(database, settings, functions)
         self._lineage_tokens = LineageTokens(self._services.secrets.derive_keys)
         self._held_claims = HeldClaims(database, settings, self._attempts, worker_id, runner.tier)
         self._closed = threading.Event()
         self._result_groups = ResultGroups(self._attempts, self._held_claims, self._closed)
         self._trains = Trains(runner, self._held_claims, self._attempts, self._refuse, self._job)
         self._draining = threading.Event()
+        self._stop_traces: Callable[[], None] = lambda: None
         self._slots = Slots(settings.worker_slots, self._on_slot_released)
+        self._gate = Gate(
+            database,
+            settings,
+            runner,
+            self._environments,
+            self._services.proposals,
+            self._slots,
+            worker_id,
+            database.new_id,
+        )
         self._poller = Poller(
             database,
             settings,
@@ -171,8 +179,11 @@ class Executor:
     def start(self) -> None:
         """Check the sandbox, then start renewing leases and polling. Raises when the sandbox does not hold."""
         check_startup(self._settings, self._runner)
+        role = "worker" if self._owns_database else "embedded"
+        self._stop_traces = trace_export.start(self._settings, self._database, role)
         self._held_claims.start()
         self._poller.start()
+        self._gate.start()
 
     def execute(self, ids: Sequence[str]) -> None:
         """Claim those of ``ids`` that still have to run, run them one after another, and finish them."""
@@ -191,6 +202,14 @@ class Executor:
     def idle(self) -> bool:
         """True while no execution runs."""
         return len(self._held_claims) == 0
+
+    @property
+    def progressing(self) -> bool:
+        """False when the thread that polls or the one that renews leases hangs. An unavailable database is no reason:
+        both go on trying.
+        """
+        began = min(self._poller.polled_at, self._held_claims.renewed_at)
+        return self._draining.is_set() or time.monotonic() - began < STALL_SECONDS
 
     def _claim_with_retry(self, ids: Sequence[str]) -> list[Running]:
         """Claim; while the database is unavailable, wait: the message is used up and would be sent again only late."""
@@ -218,6 +237,7 @@ class Executor:
         """
         self._draining.set()
         self._poller.stop()
+        self._gate.stop()
         threading.Thread(
             target=self._held_claims.release_waiting,
             args=("worker shutdown",),
@@ -232,6 +252,7 @@ class Executor:
         """Release every claim, and stop."""
         self._draining.set()
         self._poller.stop()
+        self._gate.stop()
         self._held_claims.kill_all("shutdown")
         self._held_claims.wait_empty(5, pause=0.01)
         self._closed.set()
@@ -239,6 +260,7 @@ class Executor:
         self._held_claims.close()
         if self._poller.is_alive():
             self._poller.join(timeout=5)
+        self._gate.join(timeout=5)
         self._runner.close()
         try:
             worker_registry.deregister(self._database, self.worker_id)
@@ -246,6 +268,7 @@ class Executor:
             log.warning("worker not deregistered", worker=self.worker_id)
         if self._batches is not None:
             self._batches.close()
+        self._stop_traces()
         if self._owns_database:
             self._database.close()
 
@@ -297,7 +320,8 @@ class Executor:
         result: AttemptResult | None = None
         try:
             if self._held_claims.begin(running):
-                result = self._refuse(claim) or self._attempt(running, redact)
+                with traces.working_on(claim.row):
+                    result = self._refuse(claim) or self._attempt(running, redact)
         except Unavailable as error:
             # The lease expires, and the reaper makes the execution claimable again.
             log.warning("execution abandoned, its lease will expire", execution_id=claim.id, reason=error.why)
@@ -320,25 +344,41 @@ class Executor:
             return AttemptResult("crashed", error=error_record(error) | {"type": "EnvironmentUnavailable"})
         except FunctoryError as error:
             return AttemptResult("failed", error=error_record(error), retryable=False)
-        host = EngineHost(claim, self._services, self._run_child_inline, running.control.ended, redact)
-        outcome = self._runner.run(job, host, running.control)
+        host = EngineHost(
+            claim,
+            self._services,
+            self._run_child_inline,
+            running.control.ended,
+            redact,
+            lend_slot=self._slots.lent,
+        )
+        live = claim.log_policy.keeps_all(claim.id)
+        output = self._held_claims.output.begin(running.key, running.control, redact, lines=live)
+        try:
+            outcome = self._runner.run(job, host, running.control)
+        finally:
+            self._held_claims.output.end(output)
+        violations.count(outcome)
+        self._held_claims.note_end(running)
         written = self._collect_written_files(claim, outcome, redact)
+        result = host.denied_requests.append_to_log(attempt_result(claim, outcome, redact))
+        running.calls = result.spans
         if outcome.status == "killed" and outcome.kill_reason in ("lost", "shutdown"):
-            # Its writes to files stay, although nothing else of it is stored.
+            # Of its result only the writes to files stay, and its output if it still owns the execution.
             file_writes.record_writes_of_unfinished(self._database, claim.id, written)
             if outcome.kill_reason == "shutdown":
-                self._attempts.release([running.key])
+                self._attempts.release([running.key], outputs=[output.rest_of(result).output(running.key)])
+                self._held_claims.record_released(running, outcome.duration_seconds)
             else:
                 log.warning("lease lost, child killed", execution_id=claim.id, fence=claim.fence)
             return None
-        result = attempt_result(claim, outcome, redact)
-        return replace(host.denied_requests.append_to_log(result), file_writes=written)
+        return replace(output.rest_of(result), file_writes=written)
 
     def _refuse(self, claim: Claim) -> AttemptResult | None:
         return refuse_claim(claim, self._services.secrets, self._protected_paths)
 
     def _job(self, claim: Claim) -> Job:
-        folders = package_folders(claim, self._environments)
+        folders = package_folders(claim.codes, self._environments)
         return job_from_claim(claim, folders, self._lineage_headers(claim))
 
     def _lineage_headers(self, claim: Claim) -> Mapping[str, str]:

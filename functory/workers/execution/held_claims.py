@@ -1,25 +1,28 @@
 """Held claims of one worker process, from the claim until the attempt is finished.
 
-One thread renews the leases, kills the child of a cancelled execution or of a lost lease, and releases claims that
-wait too long behind another one of their message.
+One thread renews the leases, kills the child of a cancelled execution or of a lost lease, releases claims that
+wait too long behind another one of their message, and stores what attempts print while they run.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import structlog
 
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
-from functory.engine.executions import worker_registry
+from functory.engine.executions import execution_spans, worker_registry
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import metrics, traces
+from functory.workers.execution.live_output import LiveOutput
 from functory.workers.sandbox.protocol.control import Control
 
 log = structlog.get_logger("functory.worker")
@@ -38,6 +41,9 @@ class Running:
     claimed_at: float
     control: Control = field(default_factory=Control)
     started: bool = False
+    # For its trace: when the attempt ended (noted only while traces are recorded), and all calls of dependencies.
+    ended_at: datetime | None = None
+    calls: Sequence[Mapping[str, Any]] = ()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -59,35 +65,61 @@ class HeldClaims:
         self._held: dict[tuple[str, int], Running] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._awake = threading.Event()
+        self.output = LiveOutput(attempts, settings.live_milliseconds / 1000, self._awake.set)
         self._thread: threading.Thread | None = None
+        # When the last round of that thread began, in monotonic seconds.
+        self.renewed_at = time.monotonic()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def start(self) -> None:
         """Start the thread that renews the leases."""
+        self._count()
         self._thread = threading.Thread(target=self._renew_until_closed, name="functory-leases", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop renewing; waits up to 5 seconds for the thread."""
         self._closed.set()
+        self._awake.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
 
     def add(self, claims: Sequence[Claim]) -> list[Running]:
         """Hold new claims."""
         now = time.monotonic()
+        if (recorder := traces.recorder) is not None:
+            recorder.learn({claim.id: claim.row["root_id"] for claim in claims})
         added = [Running(claim, now) for claim in claims]
         with self._lock:
             self._held.update((running.key, running) for running in added)
         for running in added:
             row = running.claim.row
             if row["attempt"] == 1:
-                metrics.execution_queue.observe(
-                    max(0.0, (row["started_at"] - row["created_at"]).total_seconds())
-                )
+                waited = (row["started_at"] - row["created_at"]).total_seconds()
+                trace = traces.exemplar(row["root_id"])
+                metrics.observe(metrics.execution_queue, max(0.0, waited), trace)
         return added
+
+    def note_end(self, running: Running) -> None:
+        """Note that an attempt has ended now, if traces are recorded."""
+        if traces.recorder is not None:
+            running.ended_at = self._database.clock.now()
+
+    def record_released(self, running: Running, duration_seconds: float) -> None:
+        """Record the spans of an attempt that was ended by a shutdown of this worker and given back."""
+        if (recorder := traces.recorder) is not None:
+            spans = execution_spans.of_attempt(
+                running.claim,
+                "released",
+                None,
+                ended_at=running.ended_at or self._database.clock.now(),
+                duration_seconds=duration_seconds,
+                calls=running.calls,
+            )
+            recorder.record(spans)
 
     def begin(self, running: Running) -> bool:
         """Mark a claim as started. False when it is no longer held."""
@@ -146,20 +178,30 @@ class HeldClaims:
             time.sleep(pause)
 
     def _count(self) -> None:
-        metrics.worker_slots.labels("busy").set(len(self._held))
+        busy = len(self._held)
+        metrics.worker_slots.labels("busy").set(busy)
+        metrics.worker_slots.labels("idle").set(max(0, self._settings.worker_slots - busy))
 
     def _renew_until_closed(self) -> None:
         last_heartbeat: float | None = None
         failing = False
-        while True:
-            now = time.monotonic()
-            heartbeat_due = last_heartbeat is None or now - last_heartbeat >= self._settings.heartbeat_seconds
+        check_at = 0.0
+        while not self._closed.is_set():
+            now = self.renewed_at = time.monotonic()
+            is_check = now >= check_at
             try:
-                self._renew(heartbeat_due)
-                if heartbeat_due:
-                    last_heartbeat = now
-                self._release_waiting_claims(now)
-                self._attempts.reconcile()
+                if is_check:
+                    check_at = now + min(CANCEL_CHECK_SECONDS, self._settings.heartbeat_seconds)
+                    heartbeat_due = (
+                        last_heartbeat is None or now - last_heartbeat >= self._settings.heartbeat_seconds
+                    )
+                    self._renew(heartbeat_due)
+                    if heartbeat_due:
+                        last_heartbeat = now
+                    self._release_waiting_claims(now)
+                    self._attempts.reconcile()
+                if is_check or now >= self.output.due_at():
+                    self.output.store(now, also_spans=is_check)
                 failing = False
             except FunctoryError as error:
                 if not failing:
@@ -167,8 +209,10 @@ class HeldClaims:
                 failing = True
             except Exception:
                 log.exception("lease renewal failed")
-            if self._closed.wait(min(CANCEL_CHECK_SECONDS, self._settings.heartbeat_seconds)):
-                return
+            # An error waits for the next check.
+            due_at = check_at if failing else min(check_at, self.output.due_at())
+            self._awake.wait(max(0.0, due_at - time.monotonic()))
+            self._awake.clear()
 
     def _renew(self, heartbeat_due: bool) -> None:
         """Renew the leases, or only read their status; kill the children of lost and cancelled claims."""

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, TypeVar
 
 from functory.engine.access import grants
-from functory.engine.access.secrets import Secrets
-from functory.engine.errors import Conflict, Invalid, Refused
-from functory.engine.events.store import Events
+from functory.engine.errors import Invalid, Refused
 from functory.engine.executions.claims import Claim
-from functory.engine.executions.store import Executions
-from functory.engine.functions.grant_approvals import GrantApprovals
-from functory.engine.functions.registry import Functions
-from functory.engine.functions.state import State
+from functory.engine.executions.runs.transitions import CAUSES
 from functory.engine.serialization import json_codec
+from functory.engine.telemetry import metrics, sandbox_metrics
+from functory.workers.execution import memory_calls
 from functory.workers.execution.child_calls import ChildCalls
 from functory.workers.execution.denied_requests import DeniedRequests
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.memory_calls import MemoryCalls
+from functory.workers.execution.model_calls import ModelCalls
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
 from functory.workers.redaction.redactor import MARK, Redactor, StreamRedactor
 
@@ -37,26 +38,15 @@ _CHILD_INPUT = (
     'read it in that function with secret("{0}"), which declares secrets=["{0}"]',
 )
 
-READS = frozenset({"get", "list", "versions"})
-WRITES = frozenset({"save", "update", "activate", "rollback"})
-
-
-@dataclass(frozen=True)
-class Services:
-    """The engine's services behind the host functions."""
-
-    events: Events
-    executions: Executions
-    functions: Functions
-    secrets: Secrets
-    state: State
-    grant_approvals: GrantApprovals
+WRITES = frozenset(name for name, needed in grants.PERMISSION_OF.items() if needed == "functions:write")
+PROPOSALS = frozenset({"propose", "proposal"})
 
 
 class EngineHost:
     """The host functions of one claim. ``run_child_inline`` gets the ids of children that the claim waits for.
 
-    ``redact`` learns each secret before the code gets it.
+    ``redact`` learns each secret before the code gets it. ``lend_slot`` frees the claim's slot while it waits for a
+    model.
     """
 
     def __init__(
@@ -66,11 +56,22 @@ class EngineHost:
         run_child_inline: Callable[[Sequence[str]], None],
         ended: threading.Event,
         redact: Redactor | None = None,
+        lend_slot: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._claim = claim
         self._cause = claim.cause
         self._services = services
         self._child_calls = ChildCalls(claim, services.executions, run_child_inline, ended)
+        self._model_calls = ModelCalls(claim, services.calls, services.models, ended, lend_slot)
+        self._memory_calls = MemoryCalls(
+            claim,
+            services.executions,
+            services.memory,
+            services.tools,
+            services.embeddings,
+            self._model_calls,
+            self._retry_while_unavailable,
+        )
         self._ended = ended
         self._lock = threading.Lock()
         self._emitted: dict[str, int] = {}
@@ -90,14 +91,39 @@ class EngineHost:
         durable: bool = False,
     ) -> Any:
         """The result of a child execution; all attempts share a ``durable`` one. Raises :class:`ExecutionFailed`."""
+        self._check_call(name)
         self._refuse_secrets([name, input, args, kwargs], *_CHILD_INPUT)
         run = self._child_calls.call_durable if durable else self._child_calls.call
         return run(name, version, input, args, kwargs)
 
     def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
         """Start a child execution on any worker. Returns its id."""
+        self._check_call(name)
         self._refuse_secrets([name, args, kwargs], *_CHILD_INPUT)
         return self._child_calls.submit(name, version, args, kwargs)
+
+    def _check_call(self, name: str) -> None:
+        """Raise :class:`Refused` for a function that neither the run's agent names as a tool nor the code declares, if
+        this is a step or a tool of a run.
+        """
+        if self._claim.row["cause"] not in CAUSES or name in self._dependencies or name in self._tools:
+            return
+        error = Refused(
+            f"code of a run may not call {name[:80]}",
+            "it is no tool of its agent that needs no consent, and the function does not declare it as a dependency",
+            "let a step return step.tools([...]) for a tool that needs consent",
+        )
+        self.denied_requests.record(error)
+        raise error
+
+    @cached_property
+    def _dependencies(self) -> frozenset[str]:
+        return frozenset(reference.partition("@")[0] for reference in self._claim.codes)
+
+    @cached_property
+    def _tools(self) -> frozenset[str]:
+        found = self._retry_while_unavailable(lambda: self._services.executions.run_of(self._claim.id))
+        return frozenset(() if found is None else found["callable"])
 
     def gather(self, ids: list[str], timeout: float | None) -> Iterable[dict[str, Any]]:
         """Wait up to ``timeout`` seconds for children; results are read as they are taken.
@@ -196,21 +222,35 @@ class EngineHost:
 
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
         """Read or change stored functions. Raises :class:`Refused` without the permission."""
-        permission = "functions:read" if op in READS else "functions:write" if op in WRITES else None
+        permission = grants.PERMISSION_OF.get(op)
         if permission is None:
             raise Invalid(
-                f"unknown operation {op!r}", "the operations are " + ", ".join(sorted(READS | WRITES))
+                f"unknown operation {op!r}", "the operations are " + ", ".join(sorted(grants.PERMISSION_OF))
             )
         if permission not in self._claim.grants.permissions:
             raise self._denied("permission", permission, f'permissions=["{permission}"]')
+        if op in WRITES and self._retry_while_unavailable(
+            lambda: self._services.executions.run_of(self._claim.id)
+        ):
+            error = Refused(
+                f"functions.{op} is not for code that works for a run of an agent",
+                "an agent changes no function by itself, whatever permission its code has",
+                "propose a version: functions.propose(source, tests=[...])",
+            )
+            self.denied_requests.record(error)
+            raise error
         try:
-            if op in ("save", "update"):
+            if op in ("save", "update", "propose", "describe"):
                 self._refuse_secrets(
                     arguments,
                     "a stored function",
                     "sources and their metadata are stored as readable text",
                     'declare secrets=["{0}"] and read it with secret("{0}")',
                 )
+            if op == "describe":
+                return self._describe(arguments.get("name"), arguments.get("text"))
+            if op in PROPOSALS:
+                return self._propose(op, arguments)
             return self._change_functions(op, arguments)
         except Refused as error:
             self.denied_requests.record(error)
@@ -238,6 +278,9 @@ class EngineHost:
                 f"declare {declaration} and save it",
             )
         self.denied_requests.record(error)
+        sandbox_metrics.sandbox_violations.labels(kind).inc()
+        if kind == "secret":
+            metrics.secret_reads.labels("denied").inc()
         return error
 
     def _change_functions(self, op: str, arguments: dict[str, Any]) -> Any:
@@ -268,6 +311,34 @@ class EngineHost:
         except (TypeError, KeyError) as error:
             raise Invalid(f"wrong arguments of functions.{op}", str(error)) from None
 
+    def _propose(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Propose a version, or return what became of one."""
+        proposals = self._services.proposals
+        if op == "proposal":
+            return _public_proposal(proposals.get(_text(arguments.get("id"))))
+        source = arguments.pop("source", None)
+        if not isinstance(source, str):
+            raise Invalid("the proposal has no source", "it is the text of one function")
+        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        try:
+            return _public_proposal(proposals.create(source, author=author, cause=self._cause, **arguments))
+        except TypeError as error:
+            raise Invalid("wrong arguments of functions.propose", str(error)) from None
+
+    def _describe(self, name: Any, text: Any) -> dict[str, Any]:
+        """Describe a function; code of a run those that it uses itself, because others believe the text."""
+        own = self._memory_calls.tool_names | self._dependencies | {self._claim.row["function"]}
+        if self._memory_calls.works_for_a_run and name not in own:
+            raise Refused(
+                f"code of this run may not describe {str(name)[:80]!r}",
+                "it describes its own functions and the tools of its run",
+            )
+        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        row = self._retry_while_unavailable(
+            lambda: self._services.annotations.describe(_text(name), text, author=author, cause=self._cause)
+        )
+        return {"function": name, "description": None if row is None else row["value"]}
+
     def _with_grant_warnings(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A saved version, with a warning for each grant that it waits for."""
         _, waiting = self._services.grant_approvals.effective_and_pending(row)
@@ -278,13 +349,52 @@ class EngineHost:
         shown = _public({**row, "warnings": [*row["warnings"], *warnings]})
         return shown | {"inactive_reason": reason}
 
-    def llm(self, arguments: dict[str, Any]) -> Any:
-        """Language models: no gateway is installed. Raises :class:`Conflict`."""
-        raise Conflict(
-            "no language model is configured",
-            "the gateway is not installed",
-            "see docs/reference/settings.md",
+    def llm(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Ask a language model, or list those that the function may ask. Raises :class:`Refused` without a grant."""
+        if op == "models":
+            return self._model_calls.models()
+        named = arguments.get("model")
+        if isinstance(named, str) and not self._claim.grants.allows_model(named):
+            raise self._denied("model", named, f'models=["{named}"]')
+        self._refuse_secrets(
+            arguments,
+            "a request to a language model",
+            "a provider and the archive of calls would have it",
+            'leave it out; the function itself has it by secret("{0}")',
         )
+        return self._model_calls.chat(arguments) if op == "chat" else self._model_calls.embed(arguments)
+
+    def memory(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Add, search or forget memories. Raises :class:`Refused` without the permission, and for a secret."""
+        permission = memory_calls.PERMISSION_OF[op]
+        if permission not in self._claim.grants.permissions:
+            raise self._denied("permission", permission, f'permissions=["{permission}"]')
+        self._refuse_secrets(
+            arguments,
+            "a memory, or a search for one,",
+            "memories are stored as readable text, and models get them",
+            'leave it out; the function itself has it by secret("{0}")',
+        )
+        return self._recorded(lambda: self._memory_calls.memory(op, arguments))
+
+    def tools(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Find the functions that the run may use as tools. Code without a run needs the permission to read all."""
+        permission = "functions:read"
+        if not self._memory_calls.works_for_a_run and permission not in self._claim.grants.permissions:
+            raise self._denied("permission", permission, f'permissions=["{permission}"]')
+        if op == "schema":
+            return self._memory_calls.schema(arguments.get("name"))
+        self._refuse_secrets(
+            arguments, "a search for tools", "a model may get it", "search without it: the goal is enough"
+        )
+        return self._memory_calls.search_tools(arguments.get("query"), arguments.get("k"))
+
+    def _recorded(self, operation: Callable[[], T]) -> T:
+        try:
+            return operation()
+        except Refused as error:
+            self.denied_requests.record(error)
+            raise
 
     def _retry_while_unavailable(self, operation: Callable[[], T], *, repeatable: bool = True) -> T:
         return retry_while_unavailable(operation, self._ended, repeatable=repeatable)
@@ -309,6 +419,15 @@ def _public(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
     if source:
         shown["source"] = row["source"]
     return shown
+
+
+def _public_proposal(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A proposal as code sees it."""
+    shown = {
+        key: row[key] for key in ("id", "function", "version", "base_version", "state", "reason", "rights")
+    }
+    checks = [{key: one[key] for key in ("name", "state", "report")} for one in row["checks"]]
+    return shown | {"checks": checks}
 
 
 def _text(name: Any) -> str:

@@ -16,7 +16,8 @@ from functory.engine.functions.process_reuse import declared_reuse, is_pure
 from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
 from functory.workers.redaction.redactor import Redactor
-from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits, Log, Outcome, Span
+from functory.workers.sandbox.protocol.job import Grants, Job, Log, Outcome, Span
+from functory.workers.version_jobs import sandbox_codes, sandbox_limits
 
 # The state after each status of the sandbox; every other status is a crash.
 _STATES = {
@@ -52,21 +53,9 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
         triggered_by=row["event_id"],
         depth=row["depth"],
         entry=f"{claim.version['name']}@{claim.version['number']}",
-        codes=_codes(claim),
+        codes=sandbox_codes(claim.codes, claim.grants.secrets),
         input=row["input"],
-        limits=Limits(
-            wall_seconds=limit.timeout,
-            cpu_seconds=limit.cpu_seconds(),
-            memory_bytes=limit.memory_bytes,
-            threads=limit.threads,
-            processes=limit.processes,
-            open_files=limit.open_files,
-            scratch_bytes=limit.scratch_bytes,
-            scratch_files=limit.scratch_files,
-            result_bytes=limit.result_bytes,
-            log_bytes=limit.log_bytes,
-            calls=limit.calls,
-        ),
+        limits=sandbox_limits(limit),
         packages=packages,
         preload=tuple(
             module
@@ -110,32 +99,6 @@ def job_of_same_version(job: Job, claim: Claim) -> Job:
 def _seed(id_: str) -> int:
     """The seed of ``random``: the same for every attempt."""
     return int(id_.replace("-", ""), 16) & 0x7FFFFFFF
-
-
-def _codes(claim: Claim) -> dict[str, Code]:
-    """The sources of a claim by their keys, each with the keys of its dependencies."""
-    by_name = {(code["name"], code["number"]): key for key, code in claim.codes.items()}
-    # Of an unpinned dependency the version that is active at the claim, else any that the claim has.
-    active = {code["name"]: key for key, code in reversed(list(claim.codes.items()))}
-    active |= {code["name"]: key for key, code in claim.codes.items() if code["number"] == code.get("active")}
-    codes: dict[str, Code] = {}
-    for key, code in claim.codes.items():
-        imports = code["imports"] if code["declared"].get("imports") else []
-        codes[key] = Code(
-            name=code["name"],
-            version=code["number"],
-            source=code["source"],
-            is_async=code["is_async"],
-            dependencies={
-                d["name"]: by_name.get((d["name"], d["pin"]), "") if d["pin"] else active[d["name"]]
-                for d in code["dependencies"]
-            },
-            # A secret that an operator granted is usable by the whole process; the host checks each request.
-            secrets=tuple(sorted({*code["secrets"], *claim.grants.secrets})),
-            imports=tuple(i["name"] if isinstance(i, dict) else i for i in imports),
-            modules=dict(code.get("modules", {})),
-        )
-    return codes
 
 
 def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths) -> AttemptResult | None:
@@ -186,6 +149,7 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
             )
         except Invalid as wrong:
             state, error, retryable = "failed", {"type": "InvalidOutput", "message": str(wrong)}, False
+    lines = [log_row(entry) for entry in outcome.logs]
     return AttemptResult(
         state,
         result=redact(outcome.result),
@@ -193,7 +157,8 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
         error=redact(error),
         retryable=retryable,
         spans=[redact(span_row(span)) for span in outcome.spans],
-        logs=[redact(log_row(entry)) for entry in outcome.logs],
+        logs=[redact(row) for row in claim.log_policy.kept(claim.id, lines, failed=state != "succeeded")],
+        result_bytes=outcome.result_bytes,
         duration_seconds=outcome.duration_seconds,
         waited_seconds=outcome.waited_seconds,
     )

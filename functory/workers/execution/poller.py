@@ -60,6 +60,8 @@ class Poller(threading.Thread):
         self._slot_freed = threading.Event()
         self._degraded = False
         self._failing = False
+        # When the last poll began, in monotonic seconds.
+        self.polled_at = time.monotonic()
         # The last check that found nothing: the wake-ups before it, and until when it holds (monotonic seconds).
         self._checked = 0
         self._nothing_until = 0.0
@@ -84,6 +86,7 @@ class Poller(threading.Thread):
 
     def run(self) -> None:
         while not self._ended.is_set():
+            self.polled_at = time.monotonic()
             seen = self._database.wakeup.generation("executions")
             try:
                 more = self._poll_once()

@@ -18,10 +18,12 @@ from typing import Any
 import structlog
 
 from functory.engine.errors import Stale, Unavailable
+from functory.engine.executions import execution_spans
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import metrics, traces
+from functory.engine.telemetry.traces import Span
 from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
 from functory.workers.redaction.redactor import Redactor
@@ -81,7 +83,7 @@ class ResultGroups:
                 if isinstance(next_state, Exception):
                     self._record_refusal(one, next_state)
                 else:
-                    _count(one, next_state)
+                    _record(one, next_state)
         except Unavailable as error:
             # The leases expire, and the reaper makes the executions claimable again.
             for one in ended:
@@ -101,7 +103,7 @@ class ResultGroups:
             return
         crashed = defect(claim, error, ended.redact)
         try:
-            _count(Ended(ended.running, crashed, ended.redact), self._attempts.finish(claim, crashed))
+            _record(Ended(ended.running, crashed, ended.redact), self._attempts.finish(claim, crashed))
         except Exception:
             log.exception("defect not recorded, the lease will expire", execution_id=claim.id)
 
@@ -227,10 +229,30 @@ def defect(claim: Claim, error: Exception, redact: Redactor) -> AttemptResult:
     return AttemptResult("crashed", error=record)
 
 
-def _count(ended: Ended, next_state: NextState) -> None:
-    """Count an attempt that is stored."""
-    function = metrics.function_label(ended.running.claim.row["function"])
+def _record(ended: Ended, next_state: NextState) -> None:
+    """Count an attempt that is stored, and record its spans."""
+    row = ended.running.claim.row
+    function = metrics.function_label(row["function"])
     metrics.execution_attempts.labels(ended.attempt_result.outcome).inc()
-    metrics.execution_duration.labels(function).observe(ended.attempt_result.duration_seconds)
+    trace = traces.exemplar(row["root_id"])
+    metrics.observe(metrics.execution_duration.labels(function), ended.attempt_result.duration_seconds, trace)
+    if next_state.state == "succeeded":
+        metrics.execution_output.observe(ended.attempt_result.result_bytes)
     if next_state.state != "queued":
         metrics.executions_finished.labels(function, next_state.state).inc()
+    if (recorder := traces.recorder) is not None:
+        recorder.record(_spans(ended, next_state))
+
+
+def _spans(ended: Ended, next_state: NextState) -> list[Span]:
+    running, result = ended.running, ended.attempt_result
+    return execution_spans.of_attempt(
+        running.claim,
+        result.outcome,
+        result.error,
+        # An attempt that was refused has run nothing.
+        ended_at=running.ended_at or running.claim.claimed_at,
+        duration_seconds=result.duration_seconds,
+        calls=running.calls,
+        final_state=None if next_state.state == "queued" else next_state.state,
+    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Slots:
@@ -56,6 +57,20 @@ class Slots:
                 self._free_since = time.monotonic()
             self._condition.notify_all()
         self._on_release()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Free a slot inside the block: its execution only waits. It goes on at once, if need be beyond the count."""
+        with self._condition:
+            lent = self._taken > 0
+        if lent:
+            self.release()
+        try:
+            yield
+        finally:
+            if lent:
+                with self._condition:
+                    self._mark_taken(1)
 
     def _mark_taken(self, count: int) -> None:
         self._taken += count

@@ -15,6 +15,7 @@ from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.workers.execution import violations
 from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.job_mapping import attempt_result, job_of_same_version
 from functory.workers.execution.result_groups import ResultGroup, defect
@@ -111,6 +112,8 @@ class _Train:
     def _on_outcome(self, passenger: Passenger, outcome: Outcome) -> None:
         """Keep the result of the passenger that ran."""
         running = self._open.pop(id(passenger))
+        self._held_claims.note_end(running)
+        violations.count(outcome)
         self._begin_next()
         killed = outcome.kill_reason if outcome.status == "killed" else None
         # One that was released because it waited too long, and began all the same, runs elsewhere.
@@ -126,6 +129,7 @@ class _Train:
             result = attempt_result(running.claim, outcome, self._redact)
         except Exception as error:
             result = defect(running.claim, error, self._redact)
+        running.calls = result.spans
         self._results.add(running, result, self._redact, later=True)
 
     def _begin_next(self) -> None:

@@ -178,6 +178,7 @@ class CeleryWorker(BaseWorker):
         self._shutdown_signals.shut_down(EX_TEMPFAIL)
 
     def _start_child(self, **_: Any) -> None:
+        self.app.begin_child()
         executor = self.app.open_executor(1, self._watchdog.add_missing_messages)
         grace = self.app.settings.grace_seconds
         self._drain_pipe.on_signal(lambda: executor.drain(grace))

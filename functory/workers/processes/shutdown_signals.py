@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import structlog
 
+from functory.engine import role_state
 from functory.engine.errors import FunctoryError
 
 log = structlog.get_logger("functory.worker")
@@ -110,6 +111,7 @@ class ShutdownSignals:
     def _run_shutdown(self, hard: bool) -> None:
         until = time.monotonic() + (HARD_SECONDS if hard else self._grace + LATE_SECONDS)
         log.info("worker stopping", grace_seconds=0 if hard else self._grace)
+        role_state.report_stopping()
         grace = 0.0 if hard else self._grace
         threading.Thread(target=self._drain, args=(grace,), name="functory-draining", daemon=True).start()
         if hard:

@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 
 import msgspec
@@ -24,9 +25,11 @@ import structlog
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.engine.settings import Settings
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.certificates import find_ca_file
 from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
+from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.pool import Options, Pool
 from functory.workers.sandbox.pool.pool_key import PoolKey, pool_key_of
 from functory.workers.sandbox.pool.warm_children import WarmChildren, warm_key_of
@@ -174,17 +177,19 @@ class Runner:
             warm = self._warm if job.reuse and self._may_keep(job) else None
             key = warm_key_of(job, pool_key) if warm else None
             for _ in range(_STARTS):
+                began = self._monotonic()
                 child = warm.acquire(key) if warm and key else pool.child(pool_key, job.limits.bounds())
                 # A warm one has the codes already.
                 known = msgspec.structs.replace(job, codes={}) if child.runs else None
                 first = encode_for_guest(Start(job=known)) if known else whole
                 pool.set_lineage(child, job.lineage)
-                run = Run(job, host, child, self._monotonic, control, pool.task_started)
+                run = Run(job, host, child, self._monotonic, control, partial(self._started, pool, began))
                 kept = False
                 try:
                     outcome = run.outcome(first)
                     traffic = pool.traffic(child)
                     if outcome is not None and traffic is not None:
+                        sandbox_metrics.sandbox_violations.labels("network").inc(len(traffic.refused))
                         outcome = with_traffic(outcome, traffic, self._options.traffic_bytes)
                     if (
                         warm
@@ -309,6 +314,13 @@ class Runner:
         except (FunctoryError, TypeError, ValueError) as error:
             verdict = Verdict("crashed", str(error))
         return signature_of(found[0] if found else None, verdict, name)
+
+    def _started(self, pool: Pool, began: float, child: Child) -> None:
+        """Note that a child has its task."""
+        cold = not child.runs and child.zygote.forks == 1
+        start = sandbox_metrics.sandbox_start.labels(pool.tier, str(cold).lower())
+        start.observe(self._monotonic() - began)
+        pool.task_started(child)
 
     def _may_keep(self, job: Job) -> bool:
         """Return False where nothing sees the processes that a run leaves behind, unless its author wants them kept."""

@@ -8,7 +8,8 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import FunctionReference, Yes, command_group, confirm
-from functory.cli.commands.function import run, save, versions
+from functory.cli.commands.function import labels, log_policy, run, save, search, stats, versions
+from functory.cli.input.labels import CONTEXT
 from functory.cli.output import function_version
 from functory.terminal import json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 app = command_group("Functions and their immutable versions.")
 
-for _verb, _example in (*save.VERBS, *versions.VERBS, *run.VERBS):
+for _verb, _example in (*save.VERBS, *versions.VERBS, *run.VERBS, *search.VERBS):
     app.command(epilog=f"Example: {_example}")(_verb)
+app.command(epilog=f"Example: {labels.EXAMPLE}", context_settings=CONTEXT)(labels.label)
+app.command("log-policy", epilog=f"Example: {log_policy.EXAMPLE}")(log_policy.log_policy)
+app.command(epilog=f"Example: {stats.EXAMPLE}")(stats.stats)
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
 
@@ -68,6 +72,7 @@ def show(
     """Show source, schemas and dependencies of one version."""
     from functory.cli.output import dependency_tree
     from functory.engine.errors import NotFound
+    from functory.engine.tallies import track_record
 
     out = CommandOutput(json=json)
     with session.engine() as engine:
@@ -91,6 +96,11 @@ def show(
         missing = engine.secrets.missing(row["secrets"])
         granted, waiting = engine.grant_approvals.effective_and_pending(row)
         users = engine.functions.dependents(row["name"])
+        # A server shows the description of the version.
+        annotation = None if session.is_remote() else engine.annotations.get(row["name"])
+        stats = (
+            None if json else engine.inspections.function_stats(row["name"], engine.now() - track_record.SPAN)
+        )
     if json:
         numbers = [
             {"number": v["number"], "author": v["author"], "created_at": v["created_at"]} for v in versions
@@ -104,6 +114,7 @@ def show(
                 "granted": granted.as_json(),
                 "pending": waiting.as_json(),
                 "used_by": users,
+                "description": None if annotation is None else annotation["value"],
                 "versions": numbers,
             }
         )
@@ -117,6 +128,8 @@ def show(
         granted=granted,
         pending=waiting,
         used_by=users,
+        annotation=annotation,
+        record=None if stats is None else track_record.words(stats["total"]),
     )
 
 

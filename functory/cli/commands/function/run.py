@@ -54,7 +54,7 @@ def run(
             execution_result.print_queued(engine, row, out)
             return
         engine.start()
-        execution_result.print_result(engine, execution_result.wait(engine, row["id"], timeout), out)
+        execution_result.wait_and_print(engine, row["id"], timeout, out)
 
 
 VERBS = ((run, "functory function run parse --input 'rows=[1, 2]' --timeout 10"),)

@@ -60,12 +60,22 @@ def add(
     ] = None,
     permission: Annotated[
         list[str] | None,
-        typer.Option(help="Permission: functions:read or functions:write. Repeatable.", show_default=False),
+        typer.Option(
+            help="Permission: functions:read, :propose, :describe or :write; memory:read or :write. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(
             help="Host that the function may connect to: api.example.com, *.example.com:8443. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Language model that the function may ask; '*' for every one. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -149,6 +159,7 @@ def add(
         requirements=requirement,
         permissions=permission,
         hosts=host,
+        models=model,
         read=read,
         write=write,
         subprocess=subprocess,

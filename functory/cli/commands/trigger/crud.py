@@ -10,9 +10,10 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import ExpectedVersion, Yes, command_group, confirm, option
-from functory.cli.commands.trigger import debug
+from functory.cli.commands.trigger import debug, labels
 from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
+from functory.cli.input.labels import CONTEXT
 from functory.cli.output.saved import print_saved
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -24,6 +25,7 @@ app = command_group("Triggers: rules that turn events into executions.")
 
 for _verb, _example in (*guard_commands.VERBS, (debug.debug, "functory trigger debug reorder --key ada")):
     app.command(epilog=f"Example: {_example}")(_verb)
+app.command(epilog=f"Example: {labels.EXAMPLE}", context_settings=CONTEXT)(labels.label)
 
 Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
@@ -206,13 +208,12 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 def show(name: Name, json: AsJson = False) -> None:
     """Show pattern, condition, input, guards and state of a trigger."""
     from functory.cli.output import trigger_definition
-    from functory.engine.triggers import failures
 
     with session.engine() as engine:
         row = next((r for r in engine.triggers.list() if r["name"] == name), None) or engine.triggers.get(
             name
         )
-        failure = failures.last(engine.database, row["id"])
+        failure = engine.trigger_failure(row)
     out = CommandOutput(json=json)
     if json:
         out.value(json_fields.trigger(row) | {"failure": failure})
@@ -286,13 +287,13 @@ def test(
     from functory.cli.commands.trigger import dry_run
 
     with session.engine() as engine:
-        row = engine.triggers.get(name)
-        answer = dry_run.dry_run(engine, row, dry_run.read_event(engine, event))
+        given = dry_run.read_event(engine, event)
+        answer = engine.inspections.test_trigger(name, given, source="/functory/cli")
     out = CommandOutput(json=json)
     if json:
         out.value(answer)
     else:
-        dry_run.draw(out, row, answer)
+        dry_run.draw(out, answer)
     return 0 if answer["fires"] and not answer["problem"] else 1
 
 

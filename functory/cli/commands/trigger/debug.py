@@ -25,14 +25,9 @@ def debug(
 ) -> None:
     """Show what waits in the flow control of a trigger, for which key, and what to do. Nothing is changed."""
     from functory.cli.output import trigger_backlog
-    from functory.engine.executions import worker_registry
-    from functory.engine.triggers import inspection
 
     with session.engine() as engine:
-        found = inspection.inspect(engine.database, name, key=key)
-        alive = len(worker_registry.alive(engine.database, engine.settings.lease_seconds))
-        embedded = engine.settings.embedded
-    advice = trigger_backlog.advice(found, workers=alive, embedded=embedded)
+        found, advice = engine.inspections.trigger_flow(name, key)
     out = CommandOutput(json=json)
     if json:
         out.value(_data(found) | {"advice": advice})

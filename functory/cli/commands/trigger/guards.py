@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.input import values
+from functory.cli.input import ids, values
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal.console import AsJson, CommandOutput, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from functory.triggers.analysis.backtest import Comparison
     from functory.triggers.analysis.cycles import Graph
-    from functory.triggers.analysis.replay import Decisions
 
 Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
@@ -44,7 +42,7 @@ def replay(
 ) -> None:
     """Fire a trigger once for an event for which it was suppressed. The execution gets its place in the causal tree."""
     with session.engine() as engine:
-        handle = engine.replay_suppressed(name, event)
+        handle = engine.replay_suppressed(name, ids.event_id(engine, event))
         row = (
             engine.executions.wait([handle.id])[0]
             if engine.settings.embedded
@@ -86,6 +84,7 @@ def resume_suppressed(
             "functory trigger resume-suppressed --trigger NAME --dry-run, or --all",
         )
     with session.engine() as engine:
+        root = ids.any_id(engine, root) if root else None
         done = engine.resume_suppressed(trigger=trigger, root=root, reasons=reason or (), dry_run=dry_run)
     rows = [
         {"trigger": name, "reason": why, "count": count} for (name, why), count in sorted(done.counts.items())
@@ -118,14 +117,8 @@ def budget(
     ],
 ) -> None:
     """Change the budget of one root. Suppressed firings stay suppressed: see resume-suppressed."""
-    from functory.engine.database import audit
-    from functory.engine.executions import root_budget
-
     with session.engine() as engine:
-        root_id = engine.lineage.tree(root).root_id
-        with engine.database.write() as tx:
-            root_budget.set_maximum(tx, root_id, maximum)
-            audit.append(tx, engine.author, "budget.raise", root_id, {"maximum": maximum})
+        root_id = engine.lineage.change_budget(ids.any_id(engine, root), maximum, author=engine.author)
         left = engine.resume_suppressed(root=root_id, reasons=["budget"], dry_run=True).counts.total()
     out = CommandOutput()
     out.styled((f"root {root_id} may cause {count_of(maximum, 'execution')}", ""))
@@ -188,22 +181,24 @@ def suppressed(
         "count": "COUNT",
         "first_event_id": "FIRST EVENT",
     }
-    CommandOutput(json=json).table(rows, columns, key="first_event_id", empty="nothing was suppressed")
+    CommandOutput(json=json).table(
+        rows,
+        columns,
+        key="first_event_id",
+        empty="nothing was suppressed",
+        ids=("first_event_id",),
+    )
 
 
 def _print_matches(trigger: str | None, reasons: Sequence[str], json: bool) -> None:
-    from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
-
     names = ("time", "trigger", "reason", "event_id", "root_id", "detail")
     with session.engine() as engine:
-        matches = SuppressedMatches(engine.database)
-        rows = [
-            {name: row[name] for name in names}
-            for page in matches.pages(MatchFilter(trigger, None, tuple(reasons)))
-            for row in page
-        ]
+        found = engine.inspections.suppressed_matches(trigger, reasons)
+        rows = [{name: row[name] for name in names} for row in found]
     columns = {"time": "TIME", "trigger": "TRIGGER", "reason": "REASON", "event_id": "EVENT"}
-    CommandOutput(json=json).table(rows, columns, key="event_id", empty="no suppressed match is left")
+    CommandOutput(json=json).table(
+        rows, columns, key="event_id", empty="no suppressed match is left", ids=("event_id",)
+    )
 
 
 def graph(
@@ -220,18 +215,7 @@ def graph(
     if json:
         out.value(
             {
-                "edges": [
-                    {
-                        "trigger": s.trigger,
-                        "function": s.function,
-                        "event": s.emission.type,
-                        "subject": s.emission.subject,
-                        "target": s.target,
-                        "certain": s.emission.certain,
-                    }
-                    for steps in found.edges.values()
-                    for s in steps
-                ],
+                "edges": [step.as_json() for steps in found.edges.values() for step in steps],
                 "cycles": [[step.trigger for step in ring] for ring in rings],
             }
         )
@@ -254,7 +238,7 @@ def backtest(
 ) -> None:
     """Test a trigger on the stored events: what would it have done? Nothing is started."""
     with session.engine() as engine:
-        start = engine.database.clock.now() - timedelta(seconds=_parse_seconds(since))
+        start = engine.now() - timedelta(seconds=_parse_seconds(since))
         draft = values.read_json_object(f"@{what}", "the draft") if Path(what).is_file() else None
         name = str(draft.pop("name", Path(what).stem)) if draft is not None else what
         with _progress(engine.events.count(start), json) as tell:
@@ -263,55 +247,56 @@ def backtest(
     if json:
         out.value({"trigger": name, **result.as_json()})
     else:
-        _print_comparison(out, name, result)
+        _print_comparison(out, name, result.as_json())
 
 
-def _print_comparison(out: CommandOutput, name: str, result: Comparison) -> None:
-    decisions = result.draft.decisions
+def _print_comparison(out: CommandOutput, name: str, result: Mapping[str, Any]) -> None:
     out.record(
         {
             "trigger": name,
-            "events": f"{result.events:,} checked in {result.seconds:.1f} s",
-            "matched": f"{decisions.matched:,}",
-            "would fire": _count_firings(decisions),
-            "would be suppressed": _counts(decisions.suppressed) or "none",
-            "still waiting": f"{decisions.waiting:,}" if decisions.waiting else None,
-            "cannot know": _counts(decisions.unknown) or None,
-            "examples": "\n".join(decisions.examples[:5]) or None,
+            "events": f"{result['events']:,} checked in {result['seconds']:.1f} s",
+            "matched": f"{result['matched']:,}",
+            "would fire": _count_firings(result),
+            "would be suppressed": _counts(result["would_be_suppressed"]) or "none",
+            "still waiting": f"{result['still_waiting']:,}" if result["still_waiting"] else None,
+            "cannot know": _counts(result["cannot_know"]) or None,
+            "examples": "\n".join(result["examples"][:5]) or None,
         }
     )
-    if result.stored is not None:
+    if "stored" in result:
+        difference = result["difference"]
         out.record(
             {
-                "stored version": f"would fire {_count_firings(result.stored.decisions)} times",
-                "difference": f"{result.differing:,} events",
-                "only the draft": "\n".join(result.only_draft[:5]) or None,
-                "only the stored one": "\n".join(result.only_stored[:5]) or None,
+                "stored version": f"would fire {_count_firings(result['stored'])} times",
+                "difference": f"{difference['events']:,} events",
+                "only the draft": "\n".join(difference["only_draft"][:5]) or None,
+                "only the stored one": "\n".join(difference["only_stored"][:5]) or None,
             }
         )
     out.styled(("what cannot be known", "bold"))
-    for fact in result.draft.unknown:
-        number = "" if fact.events is None else f" ({fact.events:,} events)"
-        out.styled((f"  {fact.what}{number}: ", "yellow"), (fact.why, ""))
+    for fact in result["unknown"]:
+        number = "" if fact["events"] is None else f" ({fact['events']:,} events)"
+        out.styled((f"  {fact['what']}{number}: ", "yellow"), (fact["why"], ""))
 
 
-def _count_firings(decisions: Decisions) -> str:
-    together = decisions.fired != decisions.executions
-    return f"{decisions.executions:,}" + (f" (for {decisions.fired:,} events)" if together else "")
+def _count_firings(counts: Mapping[str, Any]) -> str:
+    together = counts["events_fired"] != counts["would_fire"]
+    return f"{counts['would_fire']:,}" + (f" (for {counts['events_fired']:,} events)" if together else "")
 
 
 def _counts(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counted.items()))
 
 
-def _progress(total: int, quiet: bool) -> Any:
+def _progress(total: int | None, quiet: bool) -> Any:
+    """A bar on a terminal. Of how many events is not known (None) when a server runs the backtest."""
     import contextlib
 
     @contextlib.contextmanager
     def nothing() -> Any:
         yield None
 
-    if quiet or not sys.stderr.isatty() or total < 10_000:
+    if quiet or not sys.stderr.isatty() or (total is not None and total < 10_000):
         return nothing()
     from rich.console import Console
     from rich.progress import Progress

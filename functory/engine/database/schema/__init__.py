@@ -7,9 +7,12 @@ open work and not on history.
 
 from __future__ import annotations
 
+from functory.engine.database.schema.access import login, login_link, token, user_account
+from functory.engine.database.schema.agents import agent, agent_version, approval, run, run_step, run_wait
+from functory.engine.database.schema.canaries import canary, canary_execution
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
 from functory.engine.database.schema.events import event, firing, outbox, routing_queue
-from functory.engine.database.schema.executions import attempt, compensation, execution, log, span
+from functory.engine.database.schema.executions import attempt, bad_end, compensation, execution, log, span
 from functory.engine.database.schema.flow_control import (
     buffered_match,
     cancellation,
@@ -32,9 +35,24 @@ from functory.engine.database.schema.functions import (
     version_mark,
     version_module,
 )
+from functory.engine.database.schema.jobs import backtest, batch
+from functory.engine.database.schema.memory import annotation, embedding, memory
 from functory.engine.database.schema.metadata import metadata
+from functory.engine.database.schema.models import (
+    gateway,
+    llm_call,
+    llm_content,
+    llm_partial,
+    llm_try,
+    meter,
+    model,
+    model_health,
+    quota,
+    quota_day,
+)
 from functory.engine.database.schema.operations import audit, clock, counter, switch, verification, worker
 from functory.engine.database.schema.queues import backlog, durable_call, in_flight
+from functory.engine.database.schema.releases import gate_check, gate_policy, proposal
 from functory.engine.database.schema.sources import (
     delivery_receipt,
     file_seen,
@@ -43,6 +61,7 @@ from functory.engine.database.schema.sources import (
     schedule_tick,
     source,
 )
+from functory.engine.database.schema.tallies import tally
 from functory.engine.database.schema.triggers import (
     breaker,
     budget,
@@ -82,6 +101,7 @@ __all__ = [
     "outbox",
     "firing",
     "execution",
+    "bad_end",
     "backlog",
     "in_flight",
     "durable_call",
@@ -108,4 +128,35 @@ __all__ = [
     "worker",
     "verification",
     "clock",
+    "user_account",
+    "token",
+    "login",
+    "login_link",
+    "backtest",
+    "batch",
+    "tally",
+    "model",
+    "model_health",
+    "gateway",
+    "llm_call",
+    "llm_try",
+    "llm_content",
+    "llm_partial",
+    "meter",
+    "quota",
+    "quota_day",
+    "agent",
+    "agent_version",
+    "run",
+    "run_step",
+    "run_wait",
+    "approval",
+    "gate_policy",
+    "proposal",
+    "gate_check",
+    "canary",
+    "canary_execution",
+    "memory",
+    "embedding",
+    "annotation",
 ]

@@ -20,6 +20,8 @@ EXECUTION_FILLFACTOR = 40
 # An attempt has two versions, and many of a page end in one transaction.
 ATTEMPT_FILLFACTOR = 50
 
+# Ends after which work is left to do. A cancelled execution was not wanted, and an expired one came too late.
+BAD_ENDS = ("failed", "timed_out", "dead")
 STATES = ("queued", "running", "succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
 execution = Table(
@@ -87,6 +89,14 @@ Index("ix_execution_root_id", execution.c.root_id)
 partial("ix_execution_parent_id", execution, [execution.c.parent_id], "parent_id IS NOT NULL")
 partial("ix_execution_replay_of", execution, [execution.c.replay_of], "replay_of IS NOT NULL")
 Index("ix_execution_function", execution.c.function, execution.c.id)
+
+# Executions that ended badly, by their state: see functory.engine.executions.bad_ends.
+bad_end = Table(
+    "bad_end",
+    metadata,
+    Column("state", State(BAD_ENDS), primary_key=True),
+    Column("execution_id", Id, primary_key=True),
+)
 
 attempt = Table(
     "attempt",
@@ -166,3 +176,4 @@ partial(
     [compensation.c.saga_id],
     "state IN ('waiting', 'pending', 'running')",
 )
+partial("ix_compensation_failed", compensation, [compensation.c.saga_id], "state = 'failed'")

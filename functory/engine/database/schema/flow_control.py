@@ -82,12 +82,15 @@ partial("ix_slot_waiting", slot, [slot.c.group_key, slot.c.queue_at, slot.c.posi
 partial("ix_slot_taken", slot, [slot.c.group_key], "taken_at IS NOT NULL")
 Index("ix_slot_execution_id", slot.c.execution_id)
 
-# GCRA state by key: of a trigger's throttle (reservations and starts), rate limit and rate guard, and of a webhook.
+# GCRA state by key: of a trigger's throttle (reservations and starts), rate limit and rate guard, of a webhook, of
+# logins.
 rate_limit = Table(
     "rate_limit",
     metadata,
-    Column("owner_id", Id, primary_key=True),  # a trigger, or the source of a webhook
-    Column("control", sa.String(16), primary_key=True),  # throttle, start, rate_limit, rate_guard, webhook
+    Column("owner_id", Id, primary_key=True),  # a trigger, or the source of a webhook; zeros for logins
+    Column(
+        "control", sa.String(16), primary_key=True
+    ),  # functory.engine.flow_control.rate_limits.RateLimitControl
     Column("key", sa.String(32), primary_key=True),  # a hash; empty without a key
     Column("text", Words, nullable=False),  # the key, readable
     Column("next_allowed_at", Instant, nullable=False),

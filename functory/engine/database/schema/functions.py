@@ -16,6 +16,14 @@ function = Table(
     Column("state", State(("enabled", "disabled", "deleted")), nullable=False),
     Column("active", sa.Integer),  # number of the active version; none before the first activation
     Column("latest", sa.Integer, nullable=False),
+    # Who sees it is decided by its labels (functory.engine.access.scopes).
+    Column("labels", Json, nullable=False, server_default=sa.text("'[]'")),
+    # Which log lines are kept (functory.engine.functions.log_policies).
+    Column("log_policy", sa.String(32), nullable=False, server_default="full"),
+    # Of an ephemeral one: the run for which it exists (functory.engine.releases.proposals).
+    Column("run_id", Id),
+    # The canary that shares its executions with the active version (functory.engine.functions.open_canaries).
+    Column("canary_id", Id),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
 )

@@ -35,6 +35,14 @@ audit = Table(
     Column("action", sa.String(64), nullable=False),
     Column("subject", Words, nullable=False),
     Column("data", Json),
+    # Where it came from: a program on a machine, or an address.
+    Column("origin", Words),
+    # Of the subject's content.
+    Column("before_sha256", sa.String(64)),
+    Column("after_sha256", sa.String(64)),
+    # Attempts that were refused: how often in this minute.
+    Column("refused", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    Column("count", sa.Integer, nullable=False, server_default=sa.text("1"), default=1),
 )
 
 worker = Table(

@@ -30,6 +30,10 @@ source = Table(
     Column("problem", Words),  # the present problem
     Column("problem_at", Instant),
     Column("last_event_at", Instant),
+    # Requests and messages that became no event; how many messages a queue holds; when the source was last looked at.
+    Column("refused", sa.BigInteger, nullable=False, server_default="0"),
+    Column("waiting", sa.BigInteger),
+    Column("looked_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     UniqueConstraint("kind", "name"),

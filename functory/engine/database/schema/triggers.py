@@ -18,6 +18,7 @@ trigger = Table(
     Column("origin", sa.String(16), nullable=False),  # user, agent
     Column("version", sa.Integer, nullable=False),
     Column("note", Words),
+    Column("labels", Json, nullable=False, server_default=sa.text("'[]'")),
     # Value of the counter at the last change: a router reads the triggers above the value that it knows.
     Column("changed", sa.BigInteger, nullable=False, index=True),
     Column("created_at", Instant, nullable=False),

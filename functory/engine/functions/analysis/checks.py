@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from functory.engine.access import host_grants
+from functory.engine.access import grants, host_grants
 from functory.engine.functions.analysis import capabilities
 from functory.engine.functions.analysis.declared_rights import (
     DeclaredRights,
@@ -20,7 +20,6 @@ from functory.engine.functions.analysis.declared_rights import (
 )
 from functory.engine.functions.analysis.scopes import NameResolver, Scope, constant_prefix, constant_text
 
-_READS = frozenset({"get", "list", "versions"})
 _VERBS = frozenset(
     {"get", "post", "put", "patch", "delete", "head", "options", "request", "stream", "connect"}
 )
@@ -127,7 +126,7 @@ class Checks:
         if name in ("", "functions"):
             self._usage.undetermined.update(("permissions", *(() if name else ("dependencies",))))
         elif operation:
-            permission = "functions:read" if operation in _READS else "functions:write"
+            permission = grants.PERMISSION_OF.get(operation, "functions:write")
             self._usage.permissions.add(permission)
             if permission not in self._declared.permissions:
                 self._report("undeclared_permission", node, f"{name} needs {permission}", permission)

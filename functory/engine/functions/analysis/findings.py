@@ -9,6 +9,7 @@ the sandbox decides what it can reach. An operator may refuse kinds of findings 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +24,10 @@ from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Severity
 _KINDS_OF_MODULES = frozenset(
     {"undeclared_import", "undeclared_secret", "dynamic_secret", "undeclared_permission", "subprocess"}
     | {"network", "files"}
+)
+# Marks of direction, and characters without width that are no part of a script or of an emoji. A joiner is.
+_HIDDEN = re.compile(
+    "[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 # At most this many findings of one kind are kept, so that a hostile source cannot fill the database.
 MAX_PER_KIND = 20
@@ -65,7 +70,7 @@ def analyze(text: str, declared: DeclaredRights | None = None, module: str = "")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"
         return [finding_of("unreadable", 0, 0, reason, type(error).__name__)]
-    found: list[Finding] = []
+    found = [] if text.isascii() else _hidden_characters(text, module)
     seen: set[tuple[str, int, str]] = set()
     for kind, node, what, detail in checks.found:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
@@ -82,6 +87,23 @@ def analyze(text: str, declared: DeclaredRights | None = None, module: str = "")
     return _limit_per_kind(
         sorted(found, key=lambda finding: (finding.line, finding.column, finding.kind, finding.detail))
     )
+
+
+def _hidden_characters(text: str, module: str) -> list[Finding]:
+    """Return the characters that hide what a text says, one finding for each line."""
+    found: list[Finding] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        first = _HIDDEN.search(line)
+        if first is not None:
+            code = f"U+{ord(first[0]):04X}"
+            place = f"{module}, line {number}: " if module else ""
+            what = f"{place}the text holds the hidden character {code}"
+            found.append(
+                finding_of(
+                    "hidden_characters", 0 if module else number, 0 if module else first.start(), what, code
+                )
+            )
+    return found
 
 
 @dataclass(frozen=True)

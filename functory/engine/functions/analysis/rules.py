@@ -26,6 +26,11 @@ RULES: dict[str, Rule] = {
         "the checks cannot parse it or it is too large, so nothing is known about it",
         "split it into smaller functions",
     ),
+    "hidden_characters": Rule(
+        "danger",
+        "a reader sees another text than Python does (Trojan Source, CVE-2021-42574)",
+        "write it as an escape, such as \\u202e, or leave it out",
+    ),
     "failed_import": Rule(
         "danger",
         "every execution would fail before its first line",

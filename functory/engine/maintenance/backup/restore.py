@@ -7,7 +7,7 @@ of their own.
 A restore settles what was in progress at the backup's time. Attempts that ran then are lost, and their executions are
 queued again by the rules for lost ones. Messages of that time are forgotten. No process holds a worker or source row.
 Fences are raised by a large number, so that an attempt from before the restore that still runs somewhere can never
-commit here.
+commit here. Logins end (:mod:`restored_access`).
 """
 
 from __future__ import annotations
@@ -16,20 +16,33 @@ import contextlib
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from functory.engine.agents import call_queue
 from functory.engine.database import audit, migrations
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.schema import event, execution, function, secret, source, trigger, worker
+from functory.engine.database.schema import (
+    event,
+    execution,
+    function,
+    gateway,
+    llm_call,
+    secret,
+    source,
+    state,
+    trigger,
+    user_account,
+    worker,
+)
 from functory.engine.errors import Conflict, Invalid, Unavailable
 from functory.engine.executions import dispatch
 from functory.engine.maintenance import lost_workers
-from functory.engine.maintenance.backup import archive, pg_dump
+from functory.engine.maintenance.backup import archive, pg_dump, restored_access
 from functory.engine.maintenance.backup.archive import Manifest
 from functory.engine.maintenance.backup.create import (
     Progress,
@@ -51,7 +64,7 @@ OLD_TABLES_SCHEMA = "functory_before_restore"
 # Seconds between two checks for other connections, which may be just closing; after twenty checks they count.
 DISCONNECT_POLL_SECONDS = 0.1
 # Tables that are empty in a database that was only migrated.
-USER_TABLES = (function, trigger, source, secret, event, execution)
+USER_TABLES = (function, trigger, source, secret, state, user_account, event, execution)
 
 
 @dataclass(frozen=True)
@@ -96,10 +109,11 @@ def restore(
         raise Conflict(
             f"the database {database.name} is not empty", "a restore would replace what is in it", "--replace"
         )
+    tokens = restored_access.valid_tokens(database)
     if not force:
         _refuse_in_use(database)
     make = _postgres if database.dialect == "postgresql" else _sqlite
-    return make(database, settings, path, manifest, author, progress)
+    return make(database, settings, path, manifest, author, progress, tokens)
 
 
 def is_empty(database: Database) -> bool:
@@ -114,8 +128,17 @@ def is_empty(database: Database) -> bool:
         )
 
 
-def recover_in_progress(database: Database, author: str, manifest: Manifest) -> dict[str, int]:
-    """Make what was in progress at the backup's time safe to go on with. Return the number of rows of each kind."""
+def recover_in_progress(
+    database: Database,
+    settings: Settings,
+    author: str,
+    manifest: Manifest,
+    tokens: Collection[str] | None,
+) -> dict[str, int]:
+    """Make what was in progress at the backup's time safe to go on with. Return the number of rows of each kind.
+
+    ``tokens`` are those that the replaced database had (:mod:`restored_access`).
+    """
     with database.write() as tx:
         running = execution.c.state == "running"
         past = tx.now - timedelta(seconds=1)
@@ -125,6 +148,7 @@ def recover_in_progress(database: Database, author: str, manifest: Manifest) -> 
         (done := lost_workers.reap(database, cancel_grace=timedelta(days=36_500).total_seconds())).values()
     ):
         settled.update(done)
+    settled.update(_end_sent_calls(database, settings))
     dispatch.redispatch_now(database)
     with database.write() as tx:
         settled["queued"] = tx.execute(
@@ -136,13 +160,35 @@ def recover_in_progress(database: Database, author: str, manifest: Manifest) -> 
         tx.execute(
             sa.update(source).values(fence=source.c.fence + FENCE_INCREMENT, holder=None, lease_until=None)
         )
+        settled.update(restored_access.end(tx, tokens))
         about = {"created": manifest.created, "functory": manifest.functory, "schema": manifest.schema}
         audit.append(tx, author, "db.restore", "database", about | {"settled": dict(settled)})
     return dict(settled)
 
 
+def _end_sent_calls(database: Database, settings: Settings) -> dict[str, int]:
+    """End the calls of language models that were sent: whether they were answered, the backup cannot know."""
+    with database.write() as tx:
+        tx.execute(sa.delete(gateway))
+        past = tx.now - timedelta(seconds=1)
+        tx.execute(sa.update(llm_call).where(llm_call.c.state == "sent").values(lease_until=past))
+    ended = 0
+    while True:
+        with database.write() as tx:
+            rows = call_queue.end_lost(tx, settings)
+        ended += len(rows)
+        if not rows:
+            return {"unknown_calls": ended} if ended else {}
+
+
 def _sqlite(
-    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+    database: Database,
+    settings: Settings,
+    path: Path,
+    manifest: Manifest,
+    author: str,
+    progress: Progress,
+    tokens: Collection[str] | None,
 ) -> RestoreResult:
     target = sqlite_file(database)
     fresh = target.with_name(target.name + ".restoring")
@@ -152,7 +198,7 @@ def _sqlite(
         unpack(path, manifest, fresh)
         made = Database(f"sqlite:///{fresh}", clock=database.clock, new_id=database.new_id)
         try:
-            done = _finish(made, settings, path, manifest, author, progress)
+            done = _finish(made, settings, path, manifest, author, progress, tokens)
         finally:
             made.close()
         _require_exclusive(fresh)
@@ -173,7 +219,13 @@ def _sqlite(
 
 
 def _postgres(
-    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+    database: Database,
+    settings: Settings,
+    path: Path,
+    manifest: Manifest,
+    author: str,
+    progress: Progress,
+    tokens: Collection[str] | None,
 ) -> RestoreResult:
     with database.read() as tx:
         program, version = pg_dump.find("pg_restore", server_version(tx))
@@ -203,11 +255,17 @@ def _postgres(
             pg_dump.restore(
                 database, program, options, given, lambda taken: progress("restoring", taken, total)
             )
-        return _finish(database, settings, path, manifest, author, progress)
+        return _finish(database, settings, path, manifest, author, progress, tokens)
 
 
 def _finish(
-    database: Database, settings: Settings, path: Path, manifest: Manifest, author: str, progress: Progress
+    database: Database,
+    settings: Settings,
+    path: Path,
+    manifest: Manifest,
+    author: str,
+    progress: Progress,
+    tokens: Collection[str] | None,
 ) -> RestoreResult:
     """Check that every row is there, migrate to this code's schema, settle and verify."""
     progress("counting", 0, None)
@@ -223,7 +281,7 @@ def _finish(
     progress("upgrading", 0, None)
     migrations.upgrade(database)
     progress("settling", 0, None)
-    settled = recover_in_progress(database, author, manifest)
+    settled = recover_in_progress(database, settings, author, manifest, tokens)
     progress("verifying", 0, None)
     # Rows that waited at the backup's time have rested since then by the clock, which is not a fault. With a long
     # patience the check finds only rows that are wrong in themselves.

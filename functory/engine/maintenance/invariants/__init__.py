@@ -16,10 +16,15 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid
 from functory.engine.maintenance.invariants import (
     activations,
+    bad_ends,
+    canaries,
     executions,
     lineage,
+    model_calls,
+    proposals,
     queue_rows,
     routing,
+    runs,
     schedules,
     state_events,
 )
@@ -59,6 +64,29 @@ INVARIANTS = (
     ),
     Invariant("I17", "an open execution is in the backlog or in flight, no other is", queue_rows.misplaced),
     Invariant("I18", "an attempt has its execution, an execution its version", queue_rows.unreferenced),
+    Invariant("I19", "a bad end is listed as one, nothing else is", bad_ends.mislisted),
+    # I20 is about tallies: functory.engine.tallies.tallier checks it.
+    Invariant("I21", "a meter is the sum of its calls of models", model_calls.wrong_meters),
+    Invariant("I22", "a day has spent what its calls of models have cost", model_calls.wrong_days),
+    Invariant(
+        "I23",
+        "a call of a model is held while it is sent, and costs what its tries do",
+        model_calls.wrong_calls,
+    ),
+    Invariant("I24", "an open run has one open step, or waits, or is paused", runs.unfinished),
+    Invariant("I25", "a run has its steps without a gap, each an execution of its tree", runs.wrong_steps),
+    Invariant(
+        "I26", "a function has the canary that is open, beside its active version", canaries.wrong_canaries
+    ),
+    Invariant("I27", "an execution has the version that its canary has chosen", canaries.wrong_versions),
+    Invariant(
+        "I28", "a proposed version is active only when it has passed the gate", proposals.ungated_versions
+    ),
+    Invariant(
+        "I29",
+        "a proposal waits for one person, and has nothing open when it has ended",
+        proposals.wrong_proposals,
+    ),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 
@@ -67,7 +95,7 @@ CODES = tuple(one.code for one in INVARIANTS)
 class InvariantResult:
     """The result of one invariant: ``count`` rows break it, ``examples`` are sentences about the first of them."""
 
-    code: str  # I1 … I16
+    code: str  # I1 … I29
     title: str
     count: int
     examples: tuple[str, ...]
@@ -107,4 +135,6 @@ def check_codes(codes: Collection[str]) -> None:
     """Refuse codes that no invariant has."""
     unknown = sorted(set(codes) - set(CODES))
     if unknown:
-        raise Invalid(f"there is no invariant {unknown[0]}", f"they are {CODES[0]} to {CODES[-1]}")
+        raise Invalid(
+            f"there is no invariant {unknown[0]}", f"they are {CODES[0]} to {CODES[-1]}, without I20"
+        )

@@ -17,7 +17,7 @@ from functory.engine.maintenance.invariants.query import QueryScope, Violations,
 # These events report on another event. They are in its tree, and no execution is their cause.
 _UNCAUSED_TYPES = ("trigger.suppressed", "trigger.failed")
 # What a root's budget counts. Replays and compensations are an operator's or the engine's own.
-BUDGETED_CAUSES = ("trigger", "parent")
+BUDGETED_CAUSES = ("trigger", "parent", "step", "tool")
 
 _parent = execution.alias("parent")
 _by_parent = execution.c.parent_id.is_not(None)
@@ -154,7 +154,11 @@ def exceeded(scope: QueryScope) -> Sequence[Violations]:
     capacity."""
     charged = (
         sa.select(execution.c.root_id.label("id"), sa.literal(1, sa.Integer).label("one"))
-        .where(execution.c.cause.in_(BUDGETED_CAUSES), *scope.ids_since(execution.c.root_id))
+        .where(
+            execution.c.cause.in_(BUDGETED_CAUSES),
+            execution.c.id != execution.c.root_id,
+            *scope.ids_since(execution.c.root_id),
+        )
         .union_all(sa.select(budget.c.root_id, -budget.c.used).where(*scope.ids_since(budget.c.root_id)))
         .subquery()
     )

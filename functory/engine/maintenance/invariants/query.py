@@ -125,6 +125,15 @@ class QueryScope:
             return sa.true()
         return time >= self._parameter("prune_watermark", timedelta(), lambda asked: asked.prune_watermark)
 
+    def unpruned_days(self, day: Any) -> list[Any]:
+        """Return the conditions that no row of this day can have been pruned."""
+        if not self.shape.pruned:
+            return []
+        pruned = self._parameter(
+            "pruned_day", timedelta(), lambda asked: _given(asked.prune_watermark).date(), sa.Date
+        )
+        return [day > pruned]
+
     def _parameter(
         self, name: str, distance: timedelta, value: Callable[[QueryParameters], Any], type_: Any = Instant
     ) -> Any:

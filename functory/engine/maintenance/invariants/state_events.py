@@ -22,6 +22,7 @@ from functory.engine.database.schema import (
     trigger,
     trigger_version,
 )
+from functory.engine.events.event_types import SOURCE_CHANGES
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, violations
 
 FINAL_EVENT_TYPES = tuple(
@@ -77,7 +78,7 @@ def missing_events(scope: QueryScope) -> Sequence[Violations]:
             source,
             source.c.name,
             source.c.updated_at,
-            tuple(f"source.{word}" for word in ("created", "updated", "paused", "resumed", "deleted")),
+            SOURCE_CHANGES,
         ),
         _starts(scope),
         _failures(scope),

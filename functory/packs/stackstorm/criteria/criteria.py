@@ -11,6 +11,7 @@ from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 from functory.packs.stackstorm.criteria import jinja_operands
 from functory.packs.stackstorm.criteria.operators import (
+    EXPECTATIONS,
     NotApplicable,
     Test,
     compile_test,
@@ -21,7 +22,7 @@ from functory.packs.stackstorm.criteria.operators import (
 from functory.packs.stackstorm.criteria.pattern_translation import narrow, pattern_of, translate
 from functory.packs.stackstorm.criteria.payload_paths import PayloadPath, parse_payload_path
 from functory.triggers.expressions.conditions import ConditionResult
-from functory.triggers.patterns.formatting import format_value
+from functory.triggers.patterns.formatting import format_value, format_values
 from functory.triggers.patterns.pattern import Clause
 
 MAX_CRITERIA = 100
@@ -33,7 +34,13 @@ MAX_WORK = 20_000_000
 # The cost of a criterion, in characters.
 CRITERION_COST = 50
 
-SEARCHES = ("any", "all", "any2any", "all2any")
+_SEARCH_EXPECTATIONS = {
+    "any": "a list with an element that meets all criteria",
+    "all": "a list whose elements all meet all criteria",
+    "any2any": "a list with an element that meets one of the criteria",
+    "all2any": "a list whose elements all meet one of the criteria",
+}
+SEARCHES = tuple(_SEARCH_EXPECTATIONS)
 _FIELDS = frozenset({"type", "pattern", "condition"})
 _NOTHING: Mapping[str, Any] = {}
 # The names that keys and operands may begin with: StackStorm's for the payload, and those of conditions and templates.
@@ -61,10 +68,13 @@ class Criterion:
 
     @property
     def text(self) -> str:
-        """The test as text for display."""
-        if self.operator in ("exists", "nexists"):
-            return self.operator
-        return f"{self.operator} {self.search.condition if self.search else format_value(self.operand)}"
+        """What is expected, as text for people."""
+        if self.search:
+            return _SEARCH_EXPECTATIONS[self.search.condition]
+        listed = isinstance(self.operand, list | tuple)
+        return EXPECTATIONS[self.operator].format(
+            format_values(self.operand) if listed else format_value(self.operand)
+        )
 
     def matches(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
         """True if the criterion is satisfied.

@@ -39,6 +39,33 @@ ALIASES = {
 NULL_OPERANDS = frozenset({"nequals", "exists", "nexists"})
 NULL_VALUES = frozenset({"equals", "nequals", "exists", "nexists", "inside", "ninside"})
 
+# What each operator expects of a value, as text for people; the operand is put into it.
+EXPECTATIONS = {
+    "equals": "{}",
+    "nequals": "any value but {}",
+    "iequals": "{} in any case",
+    "contains": "a value that contains {}",
+    "ncontains": "a value that does not contain {}",
+    "icontains": "text that contains {} in any case",
+    "incontains": "text that does not contain {} in any case",
+    "startswith": "text that starts with {}",
+    "istartswith": "text that starts with {} in any case",
+    "endswith": "text that ends with {}",
+    "iendswith": "text that ends with {} in any case",
+    "lessthan": "a value below {}",
+    "greaterthan": "a value above {}",
+    "matchregex": "text that matches {} from its beginning",
+    "iregex": "text that holds a match of {} in any case",
+    "regex": "text that holds a match of {}",
+    "matchwildcard": "text like {}",
+    "timediff_lt": "a time less than {} seconds ago",
+    "timediff_gt": "a time more than {} seconds ago",
+    "exists": "any value",
+    "nexists": "no value",
+    "inside": "a value in {}",
+    "ninside": "a value that is not in {}",
+}
+
 # Instructions of RE2 that take about as long as one character of another operator.
 PROGRAM = 256
 

@@ -24,17 +24,25 @@ Globs = Annotated[tuple[str, ...], Field(max_length=MAX_PATTERNS)]
 class FileWatchConfig(SourceConfig):
     """The configuration of a watch. ``settle`` is in seconds, or a text such as ``300ms``."""
 
-    path: str
-    patterns: Globs = ("*",)
-    ignore: Globs = DEFAULT_IGNORE
-    events: tuple[Literal["created", "modified", "deleted", "moved"], ...] = TYPES
-    recursive: bool = True
-    settle: float = 0.3
-    polling: Literal["auto", "always", "never"] = "auto"
-    follow_symlinks: bool = False
-    initial: Literal["ignore", "events"] = "ignore"
-    max_hash_bytes: int = Field(file_watches.HASH_BYTES, ge=0, le=10**12, strict=True)
-    must_exist: bool = True
+    path: str = Field(description="absolute path of the folder or file on the watcher's machine")
+    patterns: Globs = Field(("*",), description="names (*.csv) or paths (in/**/*.csv) to watch")
+    ignore: Globs = Field(DEFAULT_IGNORE, description="names or paths to ignore")
+    events: tuple[Literal["created", "modified", "deleted", "moved"], ...] = Field(
+        TYPES, description="changes that become events"
+    )
+    recursive: bool = Field(True, description="watch subfolders too")
+    settle: float = Field(0.3, description="seconds that a file has to stay as it is before its event")
+    polling: Literal["auto", "always", "never"] = Field("auto", description="auto polls network file systems")
+    follow_symlinks: bool = Field(False, description="follow symbolic links; the folder is polled then")
+    initial: Literal["ignore", "events"] = Field("ignore", description="files that are there at the start")
+    max_hash_bytes: int = Field(
+        file_watches.HASH_BYTES,
+        ge=0,
+        le=10**12,
+        strict=True,
+        description="larger files are compared by size and time, not by content",
+    )
+    must_exist: bool = Field(True, description="refuse a path that is not there")
 
     @field_validator("path")
     @classmethod

@@ -249,6 +249,7 @@ class _RootSession:
             self._context.put([], cursor=cursor)
             self._cursor = cursor
         self._report_state(walk)
+        self._context.report_progress()
 
     def _report_state(self, walk: DirectoryWalk | None = None) -> None:
         """Report the present problem, or clear it."""

@@ -32,12 +32,14 @@ class KombuConsumer:
         self._mapping = MessageMapping(context.config)
         self._connection = connect(url)
         self._delivered: list[Any] = []
+        self._channel: Any = None
 
     def open(self) -> None:
         """Connect and start to consume."""
         config = self._config
         self._connection.ensure_connection(max_retries=1, interval_start=0, timeout=5)
         channel: Any = self._connection.channel()
+        self._channel = channel
         channel.Message = _without_decompression(channel.Message)
         arguments: dict[str, Any] = {}
         if config.stream is not None:
@@ -64,6 +66,12 @@ class KombuConsumer:
             self._connection.heartbeat_check()
         if self._delivered:
             self._take()
+
+    def waiting(self) -> int | None:
+        """How many messages the broker has not delivered yet; None for a stream, which keeps those that were read."""
+        if self._config.stream is not None:
+            return None
+        return int(self._channel.queue_declare(self._config.queue, passive=True).message_count)
 
     def _drain(self, seconds: float) -> bool:
         """True if a message came within that time."""

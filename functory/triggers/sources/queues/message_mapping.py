@@ -14,12 +14,12 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
+from functory.engine.events.event_types import SOURCE_REJECTED
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import json_codec
 from functory.triggers.expressions.values import ValueExpression, compile_value
 from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 
-REJECTED = "source.rejected"
 # Bytes of a rejected message's body that its event contains.
 REJECTED_BODY_BYTES = 4096
 # Headers that are nested deeper become null.
@@ -142,7 +142,7 @@ def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_0
     key = f"rejected:{message.offset}" if message.offset is not None else None
     if key is None and id_ is not None:
         key = f"rejected:{found}"
-    return IncomingEvent(REJECTED, data, queue, key)
+    return IncomingEvent(SOURCE_REJECTED, data, queue, key)
 
 
 def decode_body(message: Message) -> Any:

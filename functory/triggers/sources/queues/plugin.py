@@ -13,10 +13,11 @@ import contextlib
 from typing import ClassVar
 
 from functory.engine.errors import Invalid
+from functory.engine.events.event_types import SOURCE_REJECTED
 from functory.triggers.sources.plugin import SourceConfig, SourceContext, SourcePlugin
 from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 from functory.triggers.sources.queues.kombu_consumer import KombuConsumer
-from functory.triggers.sources.queues.message_mapping import REJECTED, MessageMapping
+from functory.triggers.sources.queues.message_mapping import MessageMapping
 from functory.triggers.sources.queues.redis_consumer import RedisConsumer
 
 SCHEMES = ("amqp", "amqps", "pyamqp", "redis", "rediss", "memory")
@@ -27,7 +28,7 @@ class QueueSource(SourcePlugin):
 
     kind = "queue"
     summary = "messages of a queue or stream on RabbitMQ or Redis"
-    types = (RECEIVED, REJECTED, "*")
+    types = (RECEIVED, SOURCE_REJECTED, "*")
     Config: ClassVar[type[SourceConfig]] = QueueConfig
     runs = True
 
@@ -52,3 +53,4 @@ class QueueSource(SourcePlugin):
             context.clear_problem()
             while not context.stop_event.is_set():
                 reader.consume_batch()
+                context.report_progress(reader.waiting)

@@ -78,6 +78,13 @@ class RedisConsumer:
         if mapped.problem is not None:
             self._context.report_problem(mapped.problem)
 
+    def waiting(self) -> int:
+        """How many messages are not taken yet."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for queue in self._queues:
+                pipeline.llen(queue)
+            return sum(pipeline.execute())
+
 
 def parse_envelope(raw: bytes) -> Message:
     """A message from its envelope. Anything else becomes a body without an id, and is rejected as such."""

@@ -43,15 +43,19 @@ class ScheduleConfig(plugin.SourceConfig):
     cron: str | None = None
     every: Annotated[str, _length("every", 1)] | None = None
     at: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_TIMES)
-    anchor: str | None = None
-    start: str | None = None
-    end: str | None = None
-    jitter: Annotated[str, _length("jitter", 0)] | None = None
-    overlap: OverlapPolicy = "skip"
-    catch_up: CatchUp = "latest"
-    catch_up_window: Annotated[str, _length("catch_up_window", MISFIRE_GRACE.total_seconds())] = WINDOW
-    pause_on_failure: bool = False
-    data: Any = None
+    anchor: str | None = Field(None, description="date and time from which the interval counts")
+    start: str | None = Field(None, description="first possible date and time")
+    end: str | None = Field(None, description="last possible date and time")
+    jitter: Annotated[str, _length("jitter", 0)] | None = Field(
+        None, description="delay each time by a different part of this duration, such as 5m"
+    )
+    overlap: OverlapPolicy = Field("skip", description="what happens if the execution before still runs")
+    catch_up: CatchUp = Field("latest", description="missed times to fire after a downtime")
+    catch_up_window: Annotated[str, _length("catch_up_window", MISFIRE_GRACE.total_seconds())] = Field(
+        WINDOW, description="times that were missed longer ago are not caught up"
+    )
+    pause_on_failure: bool = Field(False, description="pause when an execution fails after all retries")
+    data: Any = Field(None, description="JSON that its events carry")
 
     @field_validator("timezone")
     @classmethod

@@ -108,7 +108,7 @@ class Ticker(Service):
 
     def _write(self) -> _Done:
         done = _Done()
-        with self._database.write() as tx:
+        with metrics.transaction("tick"), self._database.write() as tx:
             rows = schedules.lock_due(tx, MAX_SCHEDULES)
             room = MAX_TICKS
             for row in rows:

@@ -42,15 +42,19 @@ UNAUTHENTICATED_RATE = RateConfig(limit=60)
 class WebhookConfig(SourceConfig):
     """Authentication, mapping to an event, and limits of a webhook."""
 
-    auth: Authentication
-    type: str | None = None
-    subject: str | None = None
-    data: str | None = None
-    delivery: str | None = None
-    when: str | None = None
-    headers: list[str] = Field([], max_length=50)
-    max_bytes: int | None = Field(None, ge=1, le=16_777_216)
-    rate: RateConfig | None = None
+    auth: Authentication = Field(description="how a request proves that it is from its sender")
+    type: str | None = Field(None, description="CEL: type of the event; webhook.received without")
+    subject: str | None = Field(None, description="CEL: subject of the event; the webhook's name without")
+    data: str | None = Field(
+        None, description="CEL: data of the event; webhook, headers, query and body without"
+    )
+    delivery: str | None = Field(
+        None, description="CEL: id of a delivery, such as body.id; a repeated one makes no event"
+    )
+    when: str | None = Field(None, description="CEL: true for requests that become events; all without")
+    headers: list[str] = Field([], max_length=50, description="headers that the event's data keeps")
+    max_bytes: int | None = Field(None, ge=1, le=16_777_216, description="largest body that is taken")
+    rate: RateConfig | None = Field(None, description="beyond it requests are answered by 429")
 
     @field_validator("headers")
     @classmethod

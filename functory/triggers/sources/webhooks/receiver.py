@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +20,14 @@ from pydantic import SecretStr
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.clock import Clock
 from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.events import trace_origins
 from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.serialization import durations, json_codec
 from functory.engine.serialization.media_types import UnsupportedMediaType
 from functory.engine.sources.webhooks import Webhooks
+from functory.engine.telemetry import traces
 from functory.triggers.sources import registry
 from functory.triggers.sources.webhooks import request as requests
 from functory.triggers.sources.webhooks import signatures
@@ -92,7 +95,9 @@ class WebhookReceiver:
         self._lineage_tokens = LineageTokens(secrets.derive_keys)
         self._kind = WebhookSource()
         self._compiled: dict[tuple[str, int], _CompiledWebhook] = {}
+        # Of each webhook: when its last problem was stored, and how many refusals are not stored yet.
         self._reported_at: dict[str, float] = {}
+        self._refusals: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._snapshot = _NOTHING
 
@@ -117,19 +122,30 @@ class WebhookReceiver:
             )
         return self._accept(row, ready, media, request, proof)
 
-    def record_problem(self, answer: WebhookResponse) -> None:
-        """Store an answer's problem on its webhook, unless one was stored in the last seconds. Called after the answer
-        was sent, so that its time reveals nothing."""
+    def count_refusal(self, answer: WebhookResponse) -> float | None:
+        """Count a refused request. Returns the seconds after which :meth:`record_refusals` is to be called with its
+        answer; None when it will be called for an earlier one."""
+        if answer.webhook_id is None:
+            return None
+        with self._lock:
+            self._refusals[answer.webhook_id] += 1
+            if self._refusals[answer.webhook_id] > 1:
+                return None
+            last = self._reported_at.get(answer.webhook_id, -math.inf)
+        return max(0.0, last + PROBLEM_INTERVAL_SECONDS - self._clock.monotonic())
+
+    def record_refusals(self, answer: WebhookResponse) -> None:
+        """Store an answer's problem on its webhook, and the number of refusals since the last time. Called after the
+        answer was sent, so that its time reveals nothing. Raises :class:`Unavailable`; what was counted is lost then.
+        """
         if answer.webhook_id is None:
             return
-        now = self._clock.monotonic()
         with self._lock:
-            if now - self._reported_at.get(answer.webhook_id, -math.inf) < PROBLEM_INTERVAL_SECONDS:
-                return
             if len(self._reported_at) >= MAX_REPORTED:
                 self._reported_at.clear()
-            self._reported_at[answer.webhook_id] = now
-        self._webhooks.set_problem(answer.webhook_id, answer.problem)
+            self._reported_at[answer.webhook_id] = self._clock.monotonic()
+            number = self._refusals.pop(answer.webhook_id, 0)
+        self._webhooks.record_refusals(answer.webhook_id, answer.problem, number)
         # The next accepted request must see the problem, and clear it.
         self._snapshot = _NOTHING
 
@@ -223,6 +239,7 @@ class WebhookReceiver:
             made.subject,
             key=made.delivery_id,
             content_key=None if trusted else proof.content_key,
+            extensions=None if traces.recorder is None else trace_origins.with_header(None, request.headers),
         )
         lineage = self._lineage_tokens.verify(request.headers, self._clock.now())
         taken = self._webhooks.ingest(row, arrival, ready.rate, lineage)

@@ -11,7 +11,7 @@ import structlog
 
 from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.sandbox.checks import tiers
 from functory.workers.sandbox.checks.canary_attacks import Canary, run_canaries
 from functory.workers.sandbox.protocol.plan import Tier
@@ -56,13 +56,13 @@ def check_startup(settings: Settings, runner: Runner) -> list[Canary]:
     The canaries are not tried without confinement: there, they get through.
     """
     tier = check_tier(settings, runner)
-    metrics.set_sandbox_tier(tier)
+    sandbox_metrics.set_sandbox_tier(tier)
     if tier == "none":
         return []
     canaries = run_canaries(runner)
     failed = [canary for canary in canaries if canary.breaches]
     if failed:
-        metrics.set_sandbox_tier("none")
+        sandbox_metrics.set_sandbox_tier("none")
         raise Conflict(
             f"the sandbox (tier {tier}) does not hold: no function is run",
             "\n".join(f"{canary.id}, {canary.title}: {'; '.join(canary.breaches)}" for canary in failed),

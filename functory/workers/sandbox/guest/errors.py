@@ -21,6 +21,14 @@ class Refused(FunctoryError):
     """This execution may not do that."""
 
 
+class BudgetExceeded(Refused):
+    """A limit of what may be spent does not allow it."""
+
+
+class ModelFailed(FunctoryError):
+    """A language model gave no answer."""
+
+
 class Conflict(FunctoryError):
     """The state does not allow it, for example a stale ``expected_version``."""
 
@@ -45,7 +53,17 @@ class CallFailed(FunctoryError):
         self.execution_id = execution_id
 
 
-ERRORS = (FunctoryError, Invalid, NotFound, Refused, Conflict, Unavailable, WaitTimeout)
+ERRORS = (
+    FunctoryError,
+    Invalid,
+    NotFound,
+    Refused,
+    BudgetExceeded,
+    ModelFailed,
+    Conflict,
+    Unavailable,
+    WaitTimeout,
+)
 _BY_KIND = {kind.__name__: kind for kind in ERRORS}
 
 

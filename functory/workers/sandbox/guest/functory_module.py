@@ -8,6 +8,8 @@ are checked by the worker.
 from __future__ import annotations
 
 import asyncio
+import struct
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Annotated, Any
@@ -15,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
-from functory.workers.sandbox.guest import hints
+from functory.workers.sandbox.guest import hints, memory, step
 from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.errors import ERRORS, CallFailed, Invalid, Refused, Unavailable, raised
 from functory.workers.sandbox.guest.json_values import encode
@@ -212,6 +214,22 @@ class StoredFunctions:
     def versions(self, name: str) -> Any:
         return self._do("versions", name=name)
 
+    def propose(self, source: str, /, *, tests: Sequence[Mapping[str, Any]] = (), **options: Any) -> Any:
+        """Propose a version: it becomes active when its tests pass and, where a policy says so, people approve.
+
+        Options: ``description``, ``replaces``, ``ephemeral``, and the fields of a function. Returns an object with
+        ``id``, ``state`` and ``checks``.
+        """
+        return self._do("propose", source=source, tests=[dict(one) for one in tests], **options)
+
+    def describe(self, name: str, text: str, /) -> Any:
+        """Say what a function does, for models that choose tools and for people; no new version is made."""
+        return self._do("describe", name=name, text=text)
+
+    def proposal(self, proposal_id: str, /) -> Any:
+        """Return what became of a proposal."""
+        return self._do("proposal", id=proposal_id)
+
 
 class Logger:
     """``log("text", key=value)``, and ``log.debug``, ``.info``, ``.warning`` and ``.error``."""
@@ -234,6 +252,37 @@ class Logger:
 
     def error(self, text: object, /, **fields: Any) -> None:
         self(text, level="error", **fields)
+
+
+class LanguageModels:
+    """``llm(messages, model="small")``, ``llm.embed(texts)`` and ``llm.models()``."""
+
+    def __init__(self, engine: EngineClient) -> None:
+        self._engine = engine
+
+    def __call__(self, messages: Any, /, **options: Any) -> dict[str, Any]:
+        """Ask a language model: ``messages`` is a text, or a list of objects with ``role`` and ``content``.
+
+        Options: ``model``, ``tools``, ``schema``, ``max_tokens``, ``temperature``. Returns an object with ``text``,
+        ``tool_calls``, ``usage`` and ``cost_usd``, and with ``value`` for a schema. A later attempt of the execution
+        gets the same answer. Raises :class:`ModelFailed`, or :class:`BudgetExceeded` at a limit.
+        """
+        return self._engine.request(Llm, op="chat", arguments=_with_messages(messages, options))
+
+    async def acall(self, messages: Any, /, **options: Any) -> dict[str, Any]:
+        """Ask as :meth:`__call__` does, while other tasks of the event loop continue."""
+        return await self._engine.request_async(Llm, op="chat", arguments=_with_messages(messages, options))
+
+    def embed(self, texts: str | Sequence[str], /, *, model: str | None = None) -> list[list[float]]:
+        """Return the embedding of each text, as a list of numbers."""
+        given = [texts] if isinstance(texts, str) else list(texts)
+        arguments = {"texts": given} | ({} if model is None else {"model": model})
+        found = self._engine.request(Llm, op="embed", arguments=arguments)
+        return [[*struct.unpack(f"<{len(raw) // 4}f", raw)] for raw in map(b64decode, found["vectors"])]
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return the language models that this function may ask: name, capabilities, context, max_output, note."""
+        return self._engine.request(Llm, op="models", arguments={})
 
 
 class Execution:
@@ -315,10 +364,6 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         """Return the value of a secret that this function declares."""
         return engine.request(GetSecret, name=name)
 
-    def llm(messages: Any, /, **options: Any) -> Any:
-        """Ask a language model through the gateway."""
-        return engine.request(Llm, arguments={"messages": messages, **options})
-
     log = Logger(engine)
 
     def progress(done: float, total: float | None = None, text: str = "") -> None:
@@ -335,7 +380,6 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         emit,
         emit_many,
         secret,
-        llm,
         progress,
         register_function,
         register_trigger,
@@ -349,10 +393,19 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         log=log,
         state=State(engine),
         functions=StoredFunctions(engine),
+        llm=LanguageModels(engine),
         execution=engine.execution,
+        memory=memory.Memory(engine),
+        tools=memory.Tools(engine),
+        step=step,
         Naive=Naive(),
     )
     return module
+
+
+def _with_messages(messages: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    given = messages if isinstance(messages, str) else list(messages)
+    return {"messages": given, **options}
 
 
 def register_function(*args: Any, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from functory.engine.errors import Unavailable
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.confinement.cgroups import Cgroups
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker, Traffic
@@ -185,6 +186,7 @@ class Pool:
                 return zygote
             if zygote is not None:
                 _log.warning("zygote ended, starting another", pid=zygote.pid)
+                sandbox_metrics.restarts.labels("crash").inc()
                 self._drop_spares(entry)
                 zygote.discard()
             entry.zygote = None
@@ -232,6 +234,7 @@ class Pool:
                 zygote.discard()
                 return
             entry.zygote, entry.since = zygote, self._monotonic()
+            sandbox_metrics.restarts.labels("recycle").inc()
             if self._ending.is_set():
                 zygote.discard()
         self._drop_spares(entry)

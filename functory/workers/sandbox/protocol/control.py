@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from functory.workers.sandbox.protocol.job import Log, Span
 
 
 class EventFd:
@@ -38,6 +42,18 @@ class EventFd:
         self.close()
 
 
+class RunOutput(Protocol):
+    """The output of a run so far. Its methods may be called from many threads while the run goes on."""
+
+    def lines(self, first: int, most: int) -> list[Log]:
+        """Return up to ``most`` log lines from the one at the place ``first`` on."""
+        ...
+
+    def closed_spans(self, first: int, most: int) -> list[Span]:
+        """Return up to ``most`` spans that have ended, in the order of their ends, from the place ``first`` on."""
+        ...
+
+
 class Control:
     """Ends one run from another thread; passed to ``Runner.run``, or with a passenger to ``Runner.train``.
 
@@ -46,6 +62,10 @@ class Control:
 
     def __init__(self) -> None:
         self.ended = threading.Event()
+        # What the run has printed and called so far, from its start on; the run sets it.
+        self.output: RunOutput | None = None
+        # Called by the run, on its thread, for each new line; set before the run begins.
+        self.on_line: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._reason: str | None = None
         self._withdrawn = False

@@ -117,11 +117,24 @@ class StateDelete(Request, tag="state_delete"):
 
 
 class Functions(Request, tag="functions"):
-    op: Literal["get", "list", "save", "update", "activate", "rollback", "versions"]
+    op: Literal[
+        "get", "list", "save", "update", "activate", "rollback", "versions", "propose", "proposal", "describe"
+    ]
     arguments: Arguments
 
 
 class Llm(Request, tag="llm"):
+    op: Literal["chat", "embed", "models"]
+    arguments: Arguments
+
+
+class Memory(Request, tag="memory"):
+    op: Literal["add", "search", "forget"]
+    arguments: Arguments
+
+
+class Tools(Request, tag="tools"):
+    op: Literal["search", "schema"]
     arguments: Arguments
 
 
@@ -259,6 +272,8 @@ FromGuest = (
     | StateDelete
     | Functions
     | Llm
+    | Memory
+    | Tools
     | TaskStarted
     | LogRecord
     | FileWritten

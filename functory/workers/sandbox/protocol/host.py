@@ -95,9 +95,17 @@ class Host(Protocol):
         ...
 
     def functions(self, op: str, arguments: dict[str, Any]) -> Any:
-        """An operation on stored functions: get, list, save, update, activate, rollback or versions."""
+        """An operation on stored functions: get, save, describe and so on."""
         ...
 
-    def llm(self, arguments: dict[str, Any]) -> Any:
-        """Ask a language model through the gateway."""
+    def llm(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Ask a language model: chat or embed; or list the models that may be asked: models."""
+        ...
+
+    def memory(self, op: str, arguments: dict[str, Any]) -> Any:
+        """An operation on memories: add, search or forget."""
+        ...
+
+    def tools(self, op: str, arguments: dict[str, Any]) -> Any:
+        """Functions as tools: search, or the schema of one."""
         ...

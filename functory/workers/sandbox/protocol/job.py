@@ -180,6 +180,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     ``error`` is ``{type, message, traceback, frames: [{function, version, line, code}]}``. ``signal`` is the
     signal that ended the child by itself, ``kill_reason`` the reason why the worker ended it.
+    ``result_bytes`` is the size of the frame that brought the result.
     ``waited_seconds`` is the part of ``duration_seconds`` spent waiting for child executions.
     ``written_files`` are granted files that the child reported to have opened for writing.
     """
@@ -193,6 +194,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     spans: list[Span] = []
     logs: list[Log] = []
     written_files: list[bytes] = []
+    result_bytes: int = 0
     duration_seconds: float = 0.0
     waited_seconds: float = 0.0
     pid: int | None = None

@@ -20,15 +20,22 @@ class LogCollector:
     """The log rows of one execution, in order of arrival.
 
     ``make_filter`` makes what removes secrets from one stream. It sees the text before it is split into lines and cut.
+    ``on_line`` is called after each row. Rows are only added: other threads may read ``logs`` meanwhile.
     """
 
-    def __init__(self, limits: Limits, make_filter: Callable[[], OutputFilter] = UnfilteredOutput) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        make_filter: Callable[[], OutputFilter] = UnfilteredOutput,
+        on_line: Callable[[], None] = lambda: None,
+    ) -> None:
         self.logs: list[Log] = []
         self.total = 0
         self._limits = limits
         self._kept = 0
         self._full = False
         self._make_filter = make_filter
+        self._on_line = on_line
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
         self._filters: dict[str, OutputFilter] = {}
         self._partial: dict[str, str] = {}
@@ -108,3 +115,4 @@ class LogCollector:
                 offset_seconds=offset,
             )
         )
+        self._on_line()

@@ -28,6 +28,7 @@ from functory.workers.sandbox.protocol.frames import (
     Gather,
     GetSecret,
     Llm,
+    Memory,
     ProtocolError,
     Reply,
     ReplyError,
@@ -36,6 +37,7 @@ from functory.workers.sandbox.protocol.frames import (
     StateGet,
     StateSet,
     Submit,
+    Tools,
     encode_for_guest,
     pack_for_guest,
 )
@@ -208,6 +210,10 @@ class RequestHandler:
             case Functions():
                 return host.functions(request.op, request.arguments)
             case Llm():
-                return host.llm(request.arguments)
+                return host.llm(request.op, request.arguments)
+            case Memory():
+                return host.memory(request.op, request.arguments)
+            case Tools():
+                return host.tools(request.op, request.arguments)
             case _:
                 raise AssertionError(f"no answer for {request!r}")

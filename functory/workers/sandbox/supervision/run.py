@@ -22,19 +22,26 @@ from functory.workers.sandbox.protocol.frames import (
     Finished,
     FromGuest,
     Gather,
+    Llm,
     LogRecord,
+    Memory,
     ProtocolError,
     Request,
     SpanClosed,
     SpanOpened,
+    Tools,
 )
 from functory.workers.sandbox.protocol.host import Host
-from functory.workers.sandbox.protocol.job import Job, Log, Outcome
+from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Span
 from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, error_of, verdict_of
 from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
+
+# Requests whose answer takes the time of others: the wall clock of the run stands still meanwhile.
+# A search in memories or tools asks a model for the vector of its query.
+_WAITS = (Call, Gather, Llm, Memory, Tools)
 
 
 class Run:
@@ -57,6 +64,7 @@ class Run:
         self._held: dict[int, int] = {}
         self._written_files: dict[bytes, None] = {}
         self._last: Finished | Failed | None = None
+        self._last_bytes = 0
         self._talked = False
         self._supervisor = Supervisor(
             child,
@@ -68,6 +76,15 @@ class Run:
             on_task_started=lambda: on_task_started(child),
             make_filter=host.output_filter,
         )
+        control.output = self
+
+    def lines(self, first: int, most: int) -> list[Log]:
+        """Return log lines so far (``RunOutput``)."""
+        return self._supervisor.log_collector.logs[first : first + most]
+
+    def closed_spans(self, first: int, most: int) -> list[Span]:
+        """Return ended spans so far (``RunOutput``)."""
+        return self._spans.closed(first, most, self._supervisor.offset)
 
     @property
     def child_reported_end(self) -> bool:
@@ -103,6 +120,7 @@ class Run:
         if isinstance(self._last, Finished) and verdict.status == "succeeded":
             fields = {
                 "result": self._last.value,
+                "result_bytes": self._last_bytes,
                 "warnings": [escape_control_characters(text) for text in self._last.warnings],
             }
         elif isinstance(self._last, Failed):
@@ -132,7 +150,7 @@ class Run:
                 self._requests.accept(frame)
                 self._held[frame.id] = memory
                 supervisor.cost.hold(memory)
-                if isinstance(frame, Call | Gather):
+                if isinstance(frame, _WAITS):
                     supervisor.pause_clock()
             case LogRecord():
                 supervisor.log_collector.record(
@@ -154,7 +172,7 @@ class Run:
                     )
                 verdict = verdict_of(frame, size, limits)
                 if verdict.type != TOO_LARGE:
-                    self._last = frame
+                    self._last, self._last_bytes = frame, size
                 return verdict
             case _:
                 raise ProtocolError(f"{type(frame).__name__} has no place in an execution")
@@ -177,7 +195,7 @@ class Run:
             id_ = answer.request.id
             if id_ in self._held:
                 self._supervisor.cost.release(self._held.pop(id_))
-                if isinstance(answer.request, Call | Gather):
+                if isinstance(answer.request, _WAITS):
                     # Its thread has waited, and polled meanwhile: that is no cost of what was sent.
                     self._supervisor.resume_clock()
                 else:

@@ -19,6 +19,8 @@ class SpanCollector:
         self._job = job
         self._opened: dict[int, SpanOpened] = {}
         self._closed: dict[int, SpanClosed] = {}
+        # Their numbers in the order of their ends. It only grows: other threads may read it meanwhile.
+        self._ends: list[int] = []
         self._last = 0
         self._bytes = 0
 
@@ -38,10 +40,15 @@ class SpanCollector:
         if frame.seq not in self._opened or frame.seq in self._closed:
             raise ProtocolError(f"span {frame.seq} is not open")
         self._closed[frame.seq] = frame
+        self._ends.append(frame.seq)
 
     def spans(self, duration: float) -> list[Span]:
         """Return all spans in the order of their calls; times are kept within the ``duration`` of the run."""
         return [self._span(opened, duration) for opened in self._opened.values()]
+
+    def closed(self, first: int, most: int, duration: float) -> list[Span]:
+        """Return up to ``most`` spans that have ended, in the order of their ends, from the place ``first`` on."""
+        return [self._span(self._opened[seq], duration) for seq in self._ends[first : first + most]]
 
     def _span(self, opened: SpanOpened, duration: float) -> Span:
         closed = self._closed.get(opened.seq)

@@ -69,7 +69,7 @@ class Supervisor:
         make_filter: Callable[[], OutputFilter] = UnfilteredOutput,
     ) -> None:
         self.cost = WorkerCost(limits)
-        self.log_collector = LogCollector(limits, make_filter)
+        self.log_collector = LogCollector(limits, make_filter, control.on_line)
         self.duration = 0.0
         self.waited = 0.0
         self.wake = child.wake

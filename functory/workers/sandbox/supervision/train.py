@@ -74,7 +74,7 @@ class Train:
         self._limits = passengers[0].job.limits
         self._calls = calls
         self._ledger = TrainLedger(len(passengers))
-        self._arrived: list[tuple[Finished | Failed, Verdict]] = []
+        self._arrived: list[tuple[Finished | Failed, Verdict, int]] = []
         self._handed = 0
         self._ended = False
         self.talked = False
@@ -162,7 +162,7 @@ class Train:
         if self._ended:
             return _OVER
         assert isinstance(frame, Finished | Failed)
-        self._arrived.append((frame, verdict_of(frame, size, self._limits)))
+        self._arrived.append((frame, verdict_of(frame, size, self._limits), size))
         if is_last_of_child(frame):
             self._ended = True
             return _OVER
@@ -178,23 +178,23 @@ class Train:
             return _OVER
         if self._arrived:
             arrived, self._arrived = self._arrived, []
-            durations = shares([frame.seconds for frame, _ in arrived], self._supervisor.offset)
-            for (frame, verdict), seconds in zip(arrived, durations, strict=True):
+            durations = shares([frame.seconds for frame, _, _ in arrived], self._supervisor.offset)
+            for (frame, verdict, size), seconds in zip(arrived, durations, strict=True):
                 self.seconds += seconds
-                self._answer(self._outcome(frame, verdict, seconds))
+                self._answer(self._outcome(frame, verdict, seconds, size))
             self._supervisor.restart()
             self._nap()
         # A closed train is over when the one that ran is answered.
         return _OVER if self.talked or self._ledger.running is None else None
 
-    def _outcome(self, frame: Finished | Failed, verdict: Verdict, seconds: float) -> Outcome:
+    def _outcome(self, frame: Finished | Failed, verdict: Verdict, seconds: float, size: int) -> Outcome:
         fields: dict[str, Any] = {}
         if isinstance(frame, Failed):
             fields["error"] = error_of(frame, self._limits)
         elif verdict.type == TOO_LARGE:
             fields["error"] = outcome_error(verdict)
         else:
-            fields["result"] = frame.value
+            fields |= {"result": frame.value, "result_bytes": size}
             if frame.warnings:
                 fields["warnings"] = [escape_control_characters(text) for text in frame.warnings]
         return Outcome(status=verdict.status, duration_seconds=seconds, pid=self._child.pid, **fields)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from functory.terminal.causal_tree import error_summary
-from functory.terminal.console import format_time
+FormatTime = Callable[[datetime | None], str]
 
 # Advice for each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {
@@ -43,6 +43,7 @@ def explain(
     children: Sequence[Mapping[str, Any]] = (),
     workers: int = 0,
     embedded: bool = True,
+    format_time: FormatTime,
 ) -> list[str]:
     """Explain an execution, one sentence per item.
 
@@ -50,12 +51,19 @@ def explain(
     ``workers`` how many are alive.
     """
     row = found["execution"]
-    said = [*_origin(row, found), *_trigger_chain(row), *_state(row, children, workers, embedded)]
+    said = [*_origin(row, found, format_time), *_trigger_chain(row)]
+    said += _state(row, children, workers, embedded, format_time)
     said += _compensation_progress(row, found.get("plan", ()))
     return [*said, *(_suppressed(stopped) for stopped in found["stopped"])]
 
 
-def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def error_summary(error: Mapping[str, Any]) -> str:
+    """A recorded error on one line."""
+    message = str(error.get("message") or "").split("\n")[0]
+    return f"{error.get('type', 'error')}: {message}".rstrip(": ")
+
+
+def _origin(row: Mapping[str, Any], found: Mapping[str, Any], format_time: FormatTime) -> list[str]:
     name = f"{row['function']} v{row['version']}"
     event, firing, parent = found["event"], found["firing"], found["parent"]
     if row["cause"] == "trigger" and event is not None:
@@ -66,7 +74,7 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         )
         said = [f"{name} was started by the trigger {trigger}."]
         if found.get("events"):
-            said += _joint_events(found["events"], event)
+            said += _joint_events(found["events"], event, format_time)
         else:
             about = f" about {event['subject']}" if event["subject"] else ""
             said.append(
@@ -80,6 +88,12 @@ def _origin(row: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
         return [f"{name} was called by {by} (execution {parent['id']}, {parent['state']})."]
     if row["cause"] == "compensation" and parent is not None:
         return _compensation_origin(name, found, parent)
+    if row["cause"] == "step":
+        run = parent["id"] if parent is not None and parent["cause"] == "step" else row["id"]
+        return [f"{name} is a step of the run {run}; its steps: functory agent runs steps {run}."]
+    if row["cause"] == "tool" and parent is not None:
+        by = f"{parent['function']} v{parent['version']}"
+        return [f"{name} was asked for by a step of a run: {by} (execution {parent['id']})."]
     if row["cause"] == "replay":
         gone = ", which was pruned" if row["replay_of"] in found.get("pruned", ()) else ""
         return [f"{name} is a replay of the execution {row['replay_of']}{gone}, with the same input."]
@@ -117,7 +131,9 @@ def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, A
 _MAX_NAMED_EVENTS = 20
 
 
-def _joint_events(events: Sequence[Mapping[str, Any]], by: Mapping[str, Any]) -> list[str]:
+def _joint_events(
+    events: Sequence[Mapping[str, Any]], by: Mapping[str, Any], format_time: FormatTime
+) -> list[str]:
     """The events that started it together; the one that decided gave it its root."""
     named = ", ".join(f"{event['type']} ({event['id']})" for event in events[:_MAX_NAMED_EVENTS])
     more = f" and {len(events) - _MAX_NAMED_EVENTS} more" if len(events) > _MAX_NAMED_EVENTS else ""
@@ -135,13 +151,17 @@ def _trigger_chain(row: Mapping[str, Any]) -> list[str]:
 
 
 def _state(
-    row: Mapping[str, Any], children: Sequence[Mapping[str, Any]], workers: int, embedded: bool
+    row: Mapping[str, Any],
+    children: Sequence[Mapping[str, Any]],
+    workers: int,
+    embedded: bool,
+    format_time: FormatTime,
 ) -> list[str]:
     state = row["state"]
     if state == "queued":
-        return _queued(row, workers, embedded)
+        return _queued(row, workers, embedded, format_time)
     if state == "running":
-        return _running(row, children)
+        return _running(row, children, format_time)
     if state == "succeeded":
         return [f"It succeeded at attempt {row['attempt']}." if row["attempt"] > 1 else "It succeeded."]
     error = error_summary(row["error"] or {})
@@ -165,7 +185,7 @@ def _state(
     ]
 
 
-def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
+def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: FormatTime) -> list[str]:
     said = []
     if row["attempt"]:
         error = error_summary(row["error"] or {})
@@ -187,7 +207,9 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool) -> list[str]:
     return said
 
 
-def _running(row: Mapping[str, Any], children: Sequence[Mapping[str, Any]]) -> list[str]:
+def _running(
+    row: Mapping[str, Any], children: Sequence[Mapping[str, Any]], format_time: FormatTime
+) -> list[str]:
     tries = f"attempt {row['attempt']} of at most {row['max_attempts']}"
     said = [
         f"It has been running since {format_time(row['started_at'])} on the worker {row['worker_id']}, {tries}."

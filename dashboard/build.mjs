@@ -1,0 +1,130 @@
+// Builds the dashboard into functory/dashboard/static: `node build.mjs`. With --watch it builds again after each
+// change; with --test it bundles the tests into .build/test and runs them.
+//
+// Files in assets/ carry the hash of their content in their names, so that browsers may keep them for ever. The same
+// sources give the same bytes: no time, no path of the machine and no order of a folder goes into them.
+
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, watch, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import * as esbuild from "esbuild";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+process.chdir(HERE);
+const STATIC = process.env.DASHBOARD_STATIC ?? "../functory/dashboard/static";
+// Files are made beside the old ones, which are replaced at once: a server that starts meanwhile finds a whole build.
+const OUT = `.build/static-${process.pid}`;
+const ASSETS = `${OUT}/assets`;
+
+const COMMON = {
+  absWorkingDir: HERE,
+  bundle: true,
+  minify: true,
+  target: ["es2022"],
+  metafile: true,
+  legalComments: "none",
+  logLevel: "warning",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
+  assetNames: "[name]-[hash]",
+  outdir: ASSETS,
+};
+
+async function build() {
+  rmSync(OUT, { recursive: true, force: true });
+  mkdirSync(ASSETS, { recursive: true });
+  const workers = await esbuild.build({
+    ...COMMON,
+    entryPoints: ["src/stream.worker.ts", "src/layout.worker.ts"],
+    format: "iife",
+  });
+  const worker = (source) => `/assets/${outputOf(workers, source)}`;
+  const app = await esbuild.build({
+    ...COMMON,
+    entryPoints: ["src/app.tsx"],
+    format: "esm",
+    splitting: true,
+    define: {
+      STREAM_WORKER: JSON.stringify(worker("src/stream.worker.ts")),
+      LAYOUT_WORKER: JSON.stringify(worker("src/layout.worker.ts")),
+    },
+  });
+  const style = Object.entries(app.metafile.outputs).find(([name]) => name.endsWith(".css"))?.[0];
+  const page = readFileSync("index.html", "utf8")
+    .replace("APP_STYLE", `/assets/${basename(style)}`)
+    .replace("APP_SCRIPT", `/assets/${outputOf(app, "src/app.tsx")}`);
+  writeFileSync(`${OUT}/index.html`, page);
+  writeFileSync(`${OUT}/icon.svg`, readFileSync("icon.svg"));
+  writeFileSync(`${OUT}/THIRD_PARTY.txt`, thirdParty([workers.metafile, app.metafile]));
+  const old = `${OUT}-old`;
+  if (existsSync(STATIC)) renameSync(STATIC, old);
+  renameSync(OUT, STATIC);
+  rmSync(old, { recursive: true, force: true });
+}
+
+function outputOf(result, source) {
+  const found = Object.entries(result.metafile.outputs).find(([, output]) => output.entryPoint === source);
+  if (!found) throw new Error(`${source} was not built`);
+  return basename(found[0]);
+}
+
+// Names, versions and licences of the packages whose code is in the bundle.
+function thirdParty(metafiles) {
+  const folders = new Set();
+  for (const meta of metafiles)
+    for (const output of Object.values(meta.outputs))
+      for (const input of Object.keys(output.inputs)) {
+        const match = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
+        if (match) folders.add(match[1]);
+      }
+  const texts = [...folders].sort().map((name) => {
+    const folder = `node_modules/${name}`;
+    const { version, license } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
+    const file = readdirSync(folder).sort().find((entry) => /^licen[cs]e/i.test(entry));
+    return `${name} ${version} (${license})\n\n${file ? readFileSync(`${folder}/${file}`, "utf8").trim() : ""}\n`;
+  });
+  return `The dashboard contains code of these packages.\n\n${texts.join(`\n${"-".repeat(80)}\n\n`)}`;
+}
+
+async function test() {
+  const out = ".build/test";
+  rmSync(out, { recursive: true, force: true });
+  const entryPoints = readdirSync("test").filter((name) => /\.test\.tsx?$/.test(name)).map((name) => `test/${name}`);
+  await esbuild.build({
+    ...COMMON,
+    entryPoints,
+    minify: false,
+    format: "esm",
+    platform: "node",
+    entryNames: "[name]",
+    outExtension: { ".js": ".mjs" },
+    outdir: out,
+    sourcemap: "inline",
+    define: { STREAM_WORKER: '"/stream.js"', LAYOUT_WORKER: '"/layout.js"' },
+  });
+  const files = readdirSync(out).filter((name) => name.endsWith(".test.mjs")).sort().map((name) => join(out, name));
+  const done = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-reporter=spec", ...files], { stdio: "inherit" });
+  process.exit(done.status ?? 1);
+}
+
+if (!existsSync("node_modules")) {
+  console.error("error: the packages of the dashboard are not installed\ntry: make dashboard");
+  process.exit(1);
+}
+if (process.argv.includes("--test")) {
+  await test();
+} else {
+  await build();
+  if (process.argv.includes("--watch")) {
+    let waiting;
+    watch("src", { recursive: true }, () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => build().then(() => console.log("built"), () => {}), 50);
+    });
+    console.log("built; watching src/");
+  }
+}

@@ -1,0 +1,63 @@
+// Anything by its name or the beginning of its id.
+
+import { useEffect } from "preact/hooks";
+import { useData } from "../data.ts";
+import { Link } from "../parts/link.tsx";
+import { type MarkName, MARKS } from "../parts/marks.ts";
+import { Ago, Empty, Mark, Name, PageHead, Show } from "../parts/small.tsx";
+import { go } from "../router.ts";
+import type { SearchResult } from "../rows.ts";
+import { urlOf } from "../urls.ts";
+
+const MARK: Readonly<Record<string, MarkName>> = { execution: "running", file: "file", version: "function" };
+
+function markOf(kind: string): MarkName {
+  return MARK[kind] ?? (kind in MARKS ? (kind as MarkName) : "nomatch");
+}
+
+export function FindPage({ text }: { text: string }) {
+  const data = useData<readonly SearchResult[]>("/search", { q: text.slice(0, 200) });
+  const only = data.data?.length === 1 ? data.data[0] : undefined;
+  useEffect(() => {
+    const to = only && address(only);
+    // The way back leads to where one came from, not to this page.
+    if (to) go(to, true);
+  }, [only]);
+  return (
+    <>
+      <PageHead title={<>Find “<Name text={text} />”</>} />
+      <div class="page-body">
+        <Show of={data}>
+          {(found) =>
+            found.length === 0 ? (
+              <Empty title="Nothing was found.">
+                <p>Names are found by any part, ids by their first eight digits or more.</p>
+              </Empty>
+            ) : (
+              <ul class="lines wide">
+                {found.map((one) => {
+                  const to = address(one);
+                  const name = <Name text={one.name} />;
+                  return (
+                    <li key={`${one.kind}${one.id}${one.name}`}>
+                      <Mark name={markOf(one.kind)} tone="off" />
+                      {to ? <Link to={to}>{name}</Link> : name}
+                      <span class="dim">{one.kind.replace("_", " ")}</span>
+                      {one.id && <span class="mono dim">{one.id}</span>}
+                      <Ago time={one.time} />
+                    </li>
+                  );
+                })}
+              </ul>
+            )
+          }
+        </Show>
+      </div>
+    </>
+  );
+}
+
+function address(one: SearchResult) {
+  const byId = one.kind === "execution" || one.kind === "event";
+  return urlOf(one.kind === "version" ? "function" : one.kind, byId ? (one.id ?? one.name) : one.name);
+}

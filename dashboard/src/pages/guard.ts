@@ -1,0 +1,30 @@
+// Routes of sources, guards and administration. Their pages are a chunk of their own.
+
+import { later } from "../parts/later.tsx";
+import type { Route } from "../routes.ts";
+
+const page = later(() => import("./guard_pages.ts"));
+
+const SOURCES = [
+  { path: "schedules", title: "Schedules", one: "schedule", name: "Schedule" },
+  { path: "watches", title: "Watches", one: "watch", name: "Watch" },
+  { path: "webhooks", title: "Webhooks", one: "webhook", name: "Webhook" },
+  { path: "queues", title: "Queues", one: "queue", name: "Queue" },
+] as const;
+
+export const guardRoutes: readonly Route[] = [
+  ...SOURCES.flatMap(({ path, title, one, name }): Route[] => [
+    { pattern: `/${path}`, nav: path, title: () => title, page: page(`${title}Page`) },
+    { pattern: `/new/${one}`, nav: path, title: () => `New ${one}`, page: page(`New${name}Page`) },
+    { pattern: `/${path}/:name`, nav: path, title: (of) => of["name"] ?? "", page: page(`${name}Page`) },
+  ]),
+  { pattern: "/suppressions", nav: "suppressions", title: () => "Suppressions", page: page("SuppressionsPage") },
+  { pattern: "/approvals", nav: "approvals", title: () => "Approvals", page: page("ApprovalsPage") },
+  { pattern: "/secrets", nav: "secrets", title: () => "Secrets", page: page("SecretsPage") },
+  { pattern: "/packs", nav: "packs", title: () => "Packs", page: page("PacksPage") },
+  { pattern: "/packs/:name", nav: "packs", title: ({ name }) => name ?? "", page: page("PackPage") },
+  { pattern: "/people", nav: "people", title: () => "People", page: page("PeoplePage") },
+  { pattern: "/people/:name", nav: "people", title: ({ name }) => name ?? "", page: page("PersonPage") },
+  { pattern: "/audit", nav: "audit", title: () => "Audit", page: page("AuditPage") },
+  { pattern: "/health", nav: "health", title: () => "Health", page: page("HealthPage") },
+];

@@ -1,0 +1,19 @@
+// Routes of language models. Their pages are a chunk of their own.
+
+import { later } from "../parts/later.tsx";
+import type { Route } from "../routes.ts";
+import { shortId } from "../short_ids.ts";
+
+const page = later(() => import("./model_pages.ts"));
+
+/** The tab of an execution that shows what it asked of models. */
+export const modelsTab = () => page("ExecutionCalls");
+
+export const modelRoutes: readonly Route[] = [
+  { pattern: "/models", nav: "models", title: () => "Models", page: page("ModelsPage") },
+  { pattern: "/new/model", nav: "models", title: () => "New model", page: page("NewModelPage") },
+  { pattern: "/models/:name", nav: "models", title: ({ name }) => name ?? "", page: page("ModelPage") },
+  { pattern: "/calls", nav: "calls", title: () => "Model calls", page: page("CallsPage") },
+  { pattern: "/calls/:id", nav: "calls", title: ({ id }) => `Model call ${shortId(id ?? "")}`, page: page("CallPage") },
+  { pattern: "/spend", nav: "spend", title: () => "Spend", page: page("SpendPage") },
+];

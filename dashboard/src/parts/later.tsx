@@ -1,0 +1,36 @@
+// Pages in a chunk of their own: the first page that is opened does not wait for them.
+
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
+import { Fault, Skeleton } from "./small.tsx";
+
+type Pages = Readonly<Record<string, ComponentType<any>>>;
+
+/** Makes the pages of a chunk: `const page = later(() => import("./pages.ts")); page("FunctionPage")`. */
+export function later(load: () => Promise<Pages>): (name: string) => ComponentType<any> {
+  const pages = signal<Pages | null>(null);
+  const failure = signal<unknown>(null);
+  let loading = false;
+  const start = () => {
+    if (loading || pages.peek()) return;
+    loading = true;
+    failure.value = null;
+    load()
+      .then(
+        (found) => (pages.value = found),
+        (error: unknown) => (failure.value = error),
+      )
+      .finally(() => (loading = false));
+  };
+  // Fetched while nothing else happens, so that opening one is as quick as a page that is here.
+  if (typeof requestIdleCallback === "function") requestIdleCallback(start);
+  return (name) =>
+    function Later(params: Readonly<Record<string, string>>) {
+      useEffect(start, []);
+      const Page = pages.value?.[name];
+      if (Page) return <Page {...params} />;
+      if (failure.value) return <Fault error={failure.value} retry={start} />;
+      return <Skeleton rows={10} />;
+    };
+}

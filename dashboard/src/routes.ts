@@ -1,0 +1,34 @@
+// The pages of the dashboard: a pattern of the address, a title and a component each.
+
+import type { ComponentType } from "preact";
+import type { Params } from "./urls.ts";
+import { match } from "./urls.ts";
+import { agentRoutes } from "./pages/agents.ts";
+import { buildRoutes } from "./pages/build.ts";
+import { guardRoutes } from "./pages/guard.ts";
+import { modelRoutes } from "./pages/models.ts";
+import { nowRoutes } from "./pages/now.ts";
+
+export interface Route {
+  /** `/functions/:name`; parameters go to the component. */
+  readonly pattern: string;
+  /** The entry of the navigation that is marked. */
+  readonly nav?: string;
+  readonly title: (params: Params) => string;
+  readonly page: ComponentType<any>;
+  /** Drawn without the frame. */
+  readonly bare?: boolean;
+}
+
+export function routes(): readonly Route[] {
+  return [...nowRoutes, ...buildRoutes, ...guardRoutes, ...modelRoutes, ...agentRoutes];
+}
+
+/** The first route that fits, with its parameters. Patterns with fixed words go before those with parameters. */
+export function routeOf(path: string): { readonly route: Route; readonly params: Params } | null {
+  for (const route of routes()) {
+    const params = match(route.pattern, path);
+    if (params) return { route, params };
+  }
+  return null;
+}

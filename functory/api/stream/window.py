@@ -1,0 +1,40 @@
+"""What the reader has sent in the last seconds: ids, so that reading the same time again finds only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from functory.engine.database.clock import lowest_id
+
+# A transaction that commits later than this after its ids were made is not found any more.
+LONG_SECONDS = 40.0
+# Ids are remembered a little longer than they are looked for.
+_KEPT = timedelta(seconds=LONG_SECONDS + 5)
+
+
+class Window:
+    """The ids of the last seconds."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._pruned_at: datetime | None = None
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def new(self, ids: Iterable[str]) -> list[str]:
+        """Return those ids that were not added before, in their order."""
+        return [id_ for id_ in ids if id_ not in self._ids]
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Remember ids."""
+        self._ids.update(ids)
+
+    def prune(self, now: datetime) -> None:
+        """Forget ids that no look reads any more; at most every few seconds."""
+        if self._pruned_at is not None and now - self._pruned_at < timedelta(seconds=5):
+            return
+        self._pruned_at = now
+        least = lowest_id(now - _KEPT)
+        self._ids = {id_ for id_ in self._ids if id_ >= least}

@@ -1,0 +1,1 @@
+"""``functory agent``: agents and their runs."""

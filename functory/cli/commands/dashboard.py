@@ -1,0 +1,29 @@
+"""``functory dashboard``: the way into the dashboard of ``functory dev``."""
+
+from __future__ import annotations
+
+from functory.cli import session
+from functory.cli.command_group import command_group
+from functory.terminal import console
+from functory.terminal.console import CommandOutput
+
+app = command_group("The dashboard.")
+
+
+@app.callback()
+def _group() -> None:
+    """The dashboard."""
+
+
+@app.command(epilog="Example: functory dashboard link")
+def link() -> None:
+    """Print a link that logs you in to the dashboard of functory dev, once, within ten minutes."""
+    from functory.engine.access.logins import login_address
+
+    with session.engine() as engine:
+        settings = engine.settings
+        text = login_address(f"http://{settings.host}:{settings.port}", engine.logins.new_link())
+        has_admin = engine.users.has_admin()
+    CommandOutput().styled((text, ""))
+    if has_admin:
+        console.note("users of a server log in with their names; the link is for functory dev")

@@ -1,0 +1,1 @@
+"""Tallies: what happened in each minute and hour, counted once by a scheduler and read by the dashboard."""
