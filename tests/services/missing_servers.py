@@ -64,8 +64,8 @@ def describe(result: Found | Missing) -> str:
     """One line on one service for `python -m tests.services --check`."""
     title = SERVICES[result.service].title
     if isinstance(result, Found):
-        return f"{title:<12}found    {', '.join(str(path) for path in result.programs.values())}"
-    return f"{title:<12}MISSING  {result.why}; {installation.how_to_get([result.service])}"
+        return f"{title:<14}found    {', '.join(str(path) for path in result.programs.values())}"
+    return f"{title:<14}MISSING  {result.why}; {installation.how_to_get([result.service])}"
 
 
 def _prefix(service: str) -> str:

@@ -26,6 +26,13 @@ def test_every_mutant_is_caught():
     assert len(done.stdout.splitlines()) == len(mutants.MUTANTS)
 
 
+@pytest.mark.parametrize("name", [one.name for one in mutants.MUTANTS])
+def test_the_code_of_every_mutant_is_there(name):
+    """So that a move is seen at once, and not by the long test."""
+    with mutants.named(name).applied():
+        pass
+
+
 def test_a_mutant_of_code_that_has_moved_says_so():
     moved = Mutant(
         "moved", [Edit("functory.engine.events.causation", "check_fence", "a text that is not there", "")]

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.metrics import MetricWrapperBase
-
-from functory.engine.database import migrations
-from functory.engine.database.connection import Database
-from functory.engine.maintenance import state_metrics
+from functory.cli import application, command_index
+from functory.engine.maintenance import state_gauges
+from functory.engine.maintenance.pool_gauges import PoolGauges
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry.metrics import registry
+from functory.engine.telemetry.registry import ROLES
 from functory.triggers.flow_control.definition import CONTROLS, INCOMPATIBLE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -58,26 +57,26 @@ def _range(bounds: dict[str, Any]) -> str:
 def metrics_table() -> str:
     """Every metric family: type, labels, meaning."""
     rows = []
-    for name, kind, labels, text in sorted(families()):
-        rows.append([f"`{name}`", kind, ", ".join(f"`{label}`" for label in labels), text])
-    return _table(["metric", "type", "labels", "meaning"], rows)
+    for name, kind, labels, text, roles in sorted(families()):
+        shown = "all" if len(roles) == len(ROLES) else ", ".join(role for role in ROLES if role in roles)
+        rows.append([f"`{name}`", kind, ", ".join(f"`{label}`" for label in labels), shown, text])
+    return _table(["metric", "type", "labels", "role", "meaning"], rows)
 
 
-def families() -> list[tuple[str, str, tuple[str, ...], str]]:
-    """(name, type, labels, help) of every family: those of each process, and those read from the database."""
+def families() -> list[tuple[str, str, tuple[str, ...], str, frozenset[str]]]:
+    """(name, type, labels, help, roles) of every family: those of each process, and those of stored rows."""
     found = []
-    for value in vars(metrics).values():
-        if isinstance(value, MetricWrapperBase):
-            (family,) = value.describe()
-            # The library has no public access to the labels of a metric without samples.
-            found.append((_exposed(family), family.type, tuple(value._labelnames), family.documentation))
-    database = Database("sqlite://")
-    try:
-        migrations.upgrade(database)
-        for family in state_metrics.StateCollector(database).collect():
-            found.append((_exposed(family), family.type, tuple(family._labelnames), family.documentation))
-    finally:
-        database.close()
+    for value, roles in registry.roles_of.items():
+        (family,) = value.describe()
+        # The library has no public access to the labels of a metric without samples.
+        found.append((_exposed(family), family.type, tuple(value._labelnames), family.documentation, roles))
+    for family in PoolGauges().describe():
+        found.append(
+            (family.name, family.type, tuple(family._labelnames), family.documentation, frozenset(ROLES))
+        )
+    for family in [state_gauges.leader("scheduler", False), *state_gauges.describe()]:
+        labels = tuple(family._labelnames)
+        found.append((_exposed(family), family.type, labels, family.documentation, frozenset({"scheduler"})))
     return found
 
 
@@ -97,7 +96,40 @@ def combinations_table() -> str:
     return "\n".join([_table(heads, rows), "", *notes])
 
 
+def commands_table() -> str:
+    """Every command of the command line, and the first sentence of its help."""
+    rows = []
+    for entry in command_index.entries():
+        if entry.verb is not None:
+            rows.append([f"`functory {entry.name}`", entry.help])
+            continue
+        command: Any = application.load_command(entry)
+        if not hasattr(command, "commands"):
+            rows.append([f"`functory {entry.name}`", entry.help])
+        rows += [
+            [f"`{words}`", _first_sentence(verb.help)]
+            for words, verb in _verbs(f"functory {entry.name}", command)
+        ]
+    return _table(["command", "what it does"], rows)
+
+
+def _verbs(words: str, command: Any) -> list[tuple[str, Any]]:
+    """The commands below a group, also those of groups inside of it."""
+    found: list[tuple[str, Any]] = []
+    for name, verb in getattr(command, "commands", {}).items():
+        below = _verbs(f"{words} {name}", verb)
+        found += below or [(f"{words} {name}", verb)]
+    return found
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence of a help text as cell of a table: it begins with a small character, and has no full stop."""
+    sentence = re.split(r"\.(?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
+    return sentence[0].lower() + sentence[1:]
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "commands": ("cli.md", commands_table),
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
     "combinations": ("flow-control.md", combinations_table),

@@ -5,12 +5,14 @@ from typing import Any
 
 from functory.engine.access.grants import Grants
 from functory.engine.database import schema
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.host_functions import EngineHost
 
 ALL: dict[str, Any] = {
     "secrets": ["API_KEY"],
     "permissions": ["functions:read"],
     "hosts": ["api.example.com"],
+    "models": ["small"],
     "files": {"read": ["/data/in"], "write": ["/data/out"]},
     "imports": ["numpy as np", "json"],
     "subprocess": True,
@@ -21,6 +23,7 @@ EVERYTHING = Grants(
     secrets=("API_KEY",),
     permissions=("functions:read",),
     hosts=("api.example.com",),
+    models=("small",),
     read=("/data/in",),
     write=("/data/out",),
     preload=("numpy",),
@@ -28,7 +31,7 @@ EVERYTHING = Grants(
 )
 
 
-SERVED: dict[str, Any] = {"author_grants": ["secret", "host", "permission"]}
+SERVED: dict[str, Any] = {"author_grants": ["secret", "host", "model", "permission"]}
 
 
 def claimed(world, function="work", **options):
@@ -37,9 +40,7 @@ def claimed(world, function="work", **options):
 
 def host_of(world, claim, calls=lambda ids: None) -> EngineHost:
     """What the code of this claim talks to."""
-    services = Services(
-        world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
-    )
+    services = Services.of(world.database, world.settings, world.functions)
     return EngineHost(claim, services, calls, threading.Event())
 
 
@@ -55,4 +56,9 @@ def event_data(world, prefix="function.") -> list[dict[str, Any]]:
 
 
 def deeds(world) -> list[tuple[str, str, str]]:
-    return [(row["author"], row["action"], row["subject"]) for row in world.rows(schema.audit)]
+    return [(row["author"], row["action"], row["subject"]) for row in grant_entries(world)]
+
+
+def grant_entries(world) -> list[dict[str, Any]]:
+    """The audit entries about grants."""
+    return world.rows(schema.audit, schema.audit.c.action.like("grant.%"))

@@ -327,6 +327,21 @@ def _an_execution_without_its_version(world, ids):
     change(world, t.execution, of(ids, "succeeded"), version_id=world.database.new_id())
 
 
+@breaks("I19")
+def _a_failure_that_is_not_listed(world, ids):
+    remove(world, t.bad_end, t.bad_end.c.execution_id == ids["failed"])
+
+
+@breaks("I19")
+def _a_success_that_is_listed_as_dead(world, ids):
+    add(world, t.bad_end, state="dead", execution_id=ids["succeeded"])
+
+
+@breaks("I19")
+def _a_failure_that_is_listed_as_another_one(world, ids):
+    change(world, t.bad_end, t.bad_end.c.execution_id == ids["failed"], state="timed_out")
+
+
 @breaks("I8")
 def _a_fence_above_the_execution_s(world, ids):
     change(world, t.attempt, t.attempt.c.execution_id == ids["cancelled while it ran"], fence=7)

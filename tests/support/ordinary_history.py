@@ -11,6 +11,7 @@ from functory.engine.events import routing_queue
 from functory.engine.maintenance import compensator, lost_workers
 from functory.engine.maintenance.invariants import verify
 from functory.triggers import definition
+from tests.support.model_history import ordinary_calls
 from tests.support.schedule_world import service
 from tests.support.world import World
 
@@ -113,6 +114,7 @@ def ordinary(world: World) -> dict[str, str]:
     world.finish(world.claim(child))
     world.events.emit("inside", {}, cause=claim.cause)
     world.finish(claim)
+    ids |= {f"call {what}": id_ for what, id_ in ordinary_calls(world).items()}
     _matches(world, ids)
     _schedule(world)
     _saga(world)
@@ -197,9 +199,9 @@ def _schedule(world: World) -> None:
 
 def _saga(world: World) -> None:
     world.function("undo")
-    world.function("step", compensate="undo")
+    world.function("part", compensate="undo")
     claim = world.claim(world.start())
-    done = world.claim(world.start("step", parent=claim.cause))
+    done = world.claim(world.start("part", parent=claim.cause))
     world.finish(done)
     world.finish(claim, "failed", retryable=False)
     for _ in range(10):

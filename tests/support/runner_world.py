@@ -146,7 +146,7 @@ class FakeHost:
         self.asked.append((op, arguments))
         return {"did": op}
 
-    def llm(self, arguments):
+    def llm(self, op, arguments):
         from functory.engine.errors import Unavailable
 
         raise Unavailable("no language model is configured")

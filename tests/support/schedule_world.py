@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def service(world: World) -> Schedules:
     """The service over the world's registries; a trigger is saved as the engine saves it, without its checks."""
 
-    def save_trigger(name: str, **fields: Any) -> dict[str, Any]:
+    def save_trigger(name: str, *, author: str | None = None, **fields: Any) -> dict[str, Any]:
         return world.triggers.save(name, definition.parse(fields)) | {"warnings": []}
 
     return Schedules(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.database import schema
-from functory.engine.executions.store import TERMINAL
+from functory.engine.executions.outcomes import TERMINAL
 
 if TYPE_CHECKING:
     from tests.support.world import World

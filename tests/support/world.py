@@ -195,10 +195,16 @@ class World:
         ]
 
     def work(self, act: Callable[[Claim], Any] | None = None) -> int:
-        """Run all due executions; `act` plays the function (default: it returns None). Returns their number."""
+        """Run all due executions; `act` plays the function (default: it returns None), and may return how the attempt
+        ends. Returns their number.
+        """
         claims = self.worker.claim_any(1000)
         for claim in claims:
-            self.finish(claim, result=act(claim) if act else None)
+            found = act(claim) if act else None
+            if isinstance(found, AttemptResult):
+                self.worker.finish(claim, found)
+            else:
+                self.finish(claim, result=found)
         return len(claims)
 
     def replay_suppressed(self, trigger: str, event_id: str, author: str = "") -> dict[str, Any]:

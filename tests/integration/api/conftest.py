@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from functory.client import Functory
 from tests.support.http_sender import serving
+from tests.support.world import embedded, migrated_template
 
 
 @pytest.fixture(scope="package")
@@ -24,3 +27,22 @@ def functory(served: tuple[Functory, str]) -> Functory:
 @pytest.fixture
 def url(served: tuple[Functory, str]) -> str:
     return served[1]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path, run_folder: Path
+) -> Iterator[Functory]:
+    """An embedded engine on each database: the routes' statements are written for both."""
+    (tmp_path / ".functory").mkdir()
+    if request.param == "sqlite":
+        shutil.copy(migrated_file, tmp_path / ".functory" / "functory.db")
+        with embedded(tmp_path) as opened:
+            yield opened
+        return
+    server = request.getfixturevalue("postgres_server")
+    with (
+        server.database(template=migrated_template(server, run_folder)) as url,
+        embedded(tmp_path, database_url=url.replace("+psycopg", "")) as opened,
+    ):
+        yield opened

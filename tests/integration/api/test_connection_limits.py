@@ -104,6 +104,8 @@ def test_a_client_that_does_not_read_is_cut(tmp_path: Path) -> None:
     asks = b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
     with serving(tmp_path, limits=limits) as (_, url), clients(url, 1, b"") as (deaf,):
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        # Until the buffers of the kernel are full, the server answers a hundred requests, and takes no more meanwhile.
+        deaf.settimeout(60)
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
             for _ in range(100_000):
                 deaf.sendall(asks)

@@ -17,7 +17,9 @@ from kombu.connection import Connection
 from sqlalchemy.exc import OperationalError
 
 from tests.services.missing_servers import require
+from tests.services.port import free_port
 from tests.services.postgres import Postgres
+from tests.services.prometheus import Prometheus
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import DATABASES, Redis
 from tests.services.server import NotReady, Server, is_alive
@@ -113,10 +115,15 @@ def test_a_closed_server_leaves_no_folder(redis_server: Redis) -> None:
     assert not server.folder.exists()
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", (*SERVICES, "prometheus"))
 def test_servers_die_with_a_test_run_that_is_killed(service: str) -> None:
     require(service)
-    module = {"postgres": "Postgres", "redis": "Redis", "rabbitmq": "RabbitMQ"}[service]
+    module = {
+        "postgres": "Postgres",
+        "redis": "Redis",
+        "rabbitmq": "RabbitMQ",
+        "prometheus": "Prometheus",
+    }[service]
     script = (
         f"from tests.services.{service} import {module} as Server\n"
         "from tests.services.installation import find\n"
@@ -140,6 +147,19 @@ def test_servers_die_with_a_test_run_that_is_killed(service: str) -> None:
     # pytest's timeout ends this test when they do not go.
     while Path(folder).exists() or any(is_alive(member) for member in family):
         time.sleep(0.02)
+
+
+def test_a_prometheus_is_ours_and_answers_what_it_scraped() -> None:
+    programs = require("prometheus").programs
+    away = f"127.0.0.1:{free_port()}"
+    with Prometheus(programs, {"functory": [away]}) as server:
+        assert server.is_ours()
+        assert psutil.Process(server.pid).uids().effective != 0 or os.geteuid() != 0
+        server.wait_for_scrapes()
+        (up,) = server.query("up")
+        assert (up["metric"]["instance"], up["value"][1]) == (away, "0")
+        with pytest.raises(ValueError, match="parse error"):
+            server.query("sum(")
 
 
 def test_each_test_has_a_postgresql_database_of_its_own(postgres_url: str, postgres_server: Postgres) -> None:

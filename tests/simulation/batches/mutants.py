@@ -151,13 +151,13 @@ MUTANTS: Sequence[BatchMutant] = (
     ),
     BatchMutant(
         Mutant(
-            "only the first result of a group has its log",
+            "only the first result of a group has its output",
             [
                 Edit(
                     "functory.engine.executions.success_batch",
                     "store",
-                    "logs += [key | dict(item) for item in attempt_result.logs]",
-                    "logs = logs or [key | dict(item) for item in attempt_result.logs]",
+                    "output.append(attempt_result.output((claim.id, claim.fence)))",
+                    "output = output or [attempt_result.output((claim.id, claim.fence))]",
                 )
             ],
         ),

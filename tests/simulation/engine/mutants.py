@@ -124,7 +124,7 @@ def _without_keys(raw: Any) -> None:
 
 
 _FINISH = 'execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"'
-_STORED = "return self._database.group_commit(lambda tx: store_endings(tx, endings, self._append_events))\n"
+_STORED = "return self._database.group_commit(self._storing(endings))\n"
 
 
 def _finish_with(condition: str) -> list[Edit]:
@@ -313,7 +313,7 @@ MUTANTS: Sequence[Mutant] = (
         "a cancelled execution stays in the backlog",
         [
             Edit(
-                "functory.engine.executions.cancellation",
+                "functory.engine.executions.cancel_row",
                 "_cancel_queued",
                 'queue_rows.remove_queued(tx, row["id"])',
                 "pass",
@@ -410,8 +410,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.events.batch_publisher",
                 "BatchPublisher._release",
-                "outbox.claim(tx, left, None)",
-                "outbox.mark_published(tx, left)",
+                "outbox.claim(tx, ids, None)",
+                "outbox.mark_published(tx, ids)",
             ),
             Edit(
                 "functory.engine.maintenance.outbox_publisher",

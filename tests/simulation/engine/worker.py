@@ -20,7 +20,8 @@ from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
 from functory.workers.execution.child_calls import ChildCalls
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.host_functions import EngineHost
 from tests.simulation.engine.publishing import SimulatedBatchPublisher, SimulatedTriggerKnowledge
 from tests.simulation.engine.world import Process, Steps, Violation, Wait, World
 
@@ -117,7 +118,7 @@ class Worker(Process):
         self._services = Services(
             Events(world.database),
             Executions(world.database, world.settings),
-            *[None] * 4,  # type: ignore[arg-type]
+            *[None] * 11,  # type: ignore[arg-type]
         )
 
     def actors(self) -> Iterator[tuple[str, Steps]]:

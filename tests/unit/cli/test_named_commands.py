@@ -67,7 +67,7 @@ def fault_of(words: list[str], *, advice: bool = True) -> str:
     if entry is None:
         return f"there is no command {name}"
     command: Any = _load(entry)
-    if hasattr(command, "commands"):
+    while hasattr(command, "commands"):
         if not rest or rest[0] == "--help":
             return ""
         verb, *rest = rest

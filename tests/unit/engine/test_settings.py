@@ -6,18 +6,13 @@ import pytest
 
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings, load_settings
+from tests.support.no_settings import forget_settings
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and no setting from outside."""
-    import os
-
-    for name in list(os.environ):
-        if name.startswith("FUNCTORY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return forget_settings(monkeypatch, tmp_path)
 
 
 def test_without_any_setting_it_runs_embedded_in_the_working_directory(folder):

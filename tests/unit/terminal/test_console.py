@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from functory.cli.commands import config
 from functory.engine.serialization.control_characters import escape_control_characters
+from functory.engine.setting_display import mask_url
 from functory.terminal import console, errors
 from functory.terminal.console import CommandOutput
 
@@ -123,7 +123,7 @@ def test_durations_have_the_unit_that_fits(seconds: float | None, shown: str) ->
     ],
 )
 def test_a_shown_url_holds_no_password(url: str, shown: str) -> None:
-    assert config.mask_url(url) == shown
+    assert mask_url(url) == shown
 
 
 @pytest.mark.parametrize(

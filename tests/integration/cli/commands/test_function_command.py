@@ -191,3 +191,38 @@ def test_limits_are_set_by_name_and_each_of_them_once(shell: Shell) -> None:
 def test_a_value_that_is_none_of_the_choices_is_said_in_plain_words(shell: Shell) -> None:
     refused = shell.run("pack", "import", "chef", str(shell.folder), status=2)
     assert refused.stderr.startswith("error: invalid value for 'system': 'chef' is not one of 'stackstorm'")
+
+
+def test_stats_show_plots_calls_and_advice_whose_command_works(shell: Shell) -> None:
+    (shell.folder / "part.py").write_text("def part(n):\n    return n\n")
+    shell.run("function", "add", "part.py")
+    text = "def work(n):\n    if n > 2:\n        raise KeyError(n)\n    return part(n)\n"
+    add(shell, text, "--dep", "part", "--retries", "1", "--limit", "retry_delay=0")
+    assert "0 executions, 0 failed" in shell.out("function", "stats", "work")
+    with Functory(Settings(home=shell.folder / "home")) as engine:
+        handles = [engine.submit("work", n) for n in range(8)]
+        engine.settle()
+        assert sum(engine.executions.get(handle.id)["state"] == "failed" for handle in handles) == 5
+    shown = shell.out("function", "stats", "work", "--since", "1h")
+    assert "8 executions, 5 failed (62 %)" in shown
+    assert "by minute" in shown and "█" in shown
+    assert "part" in shown and "3 calls" in shown
+    assert "0 of 5 executions succeeded after a failure" in shown
+    assert "- retries never helped: 0 of 5" in shown
+    assert "- 10 of 10 failed attempts are KeyError" in shown
+    # The command of an advice does what it says.
+    advice = {one["code"]: one["try"] for one in shell.json("function", "stats", "work")["advice"]}
+    first, second = advice["useless_retries"].split(" | ")
+    source_text = shell.out(*first.split()[1:])
+    shell.run(*second.split()[1:], stdin=source_text)
+    assert shell.json("function", "show", "work")["limits"] == {"retries": 0, "retry_delay": 0}
+    assert len(shell.run(*advice["one_error"].split()[1:]).stdout.splitlines()) == 5
+    every = shell.run("function", "stats").stdout.splitlines()
+    assert [line.split("\t")[:3] for line in every] == [["part", "0", ""], ["work", "8", "62 %"]]
+
+
+def test_stats_of_all_functions_are_about_a_day(shell: Shell) -> None:
+    refused = shell.run("function", "stats", "--since", "7d", status=2).stderr
+    assert "needs the name of a function" in refused
+    assert "ms, s, m, h, d, w" in shell.run("function", "stats", "work", "--since", "soon", status=2).stderr
+    assert "not found" in shell.run("function", "stats", "work", status=3).stderr

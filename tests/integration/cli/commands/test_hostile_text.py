@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from functory.cli import application, command_index, session
 from functory.client import Functory
 from functory.engine.serialization.control_characters import CONTINUATION
 from functory.terminal import console
+from tests.support.model_calls import answered
+from tests.support.waiting import wait_for
 from tests.support.world import embedded
 
 pytest_plugins = ["tests.support.world"]
@@ -32,28 +35,50 @@ event list | event show {event} | event show {event} --json | event why {event} 
 execution list | execution show {execution} | execution logs {execution} | execution spans {execution}
 execution tree {execution} | execution why {execution} | execution wait {execution}
 function list | function show hostile | function versions hostile | function diff hostile 1 2 | function deps hostile
-function history hostile | run echo --input-json {input} | function run hostile --input-json {input}
+function history hostile | function stats | function stats hostile
+run echo --input-json {input} | function run hostile --input-json {input}
 trigger list | trigger show on-hostile | trigger versions on-hostile | trigger graph | trigger debug on-hostile
 trigger test on-hostile --event {event} | trigger backtest on-hostile --since 1h | trigger suppressed
 trigger suppressed --events | trigger vectors {vectors}
 schedule list | schedule show nightly | schedule next nightly | schedule ticks nightly
 watch list | watch show inbox | watch files inbox | webhook list | webhook show hook
 source list | source show file inbox | state get hostile {key} | grant list | pack import stackstorm {pack} --dry-run
-status | verify --patience 1h | doctor
+status | verify --patience 1h | doctor | user list | user show ada | login list
 event emit hostile --data {data} --subject {name} --wait
 state set hostile {key} {value} | state delete hostile {key}
 execution replay {execution} | execution retry {execution} | execution cancel {execution}
 execution compensate {execution}
 trigger pause on-hostile --note {value} | trigger resume on-hostile | trigger replay on-hostile {event}
+canary start hostile@1 | canary hold hostile --reason {value} | canary list | canary show hostile
+canary advance hostile --hours 1 | canary rollback hostile --reason {value}
 function mark hostile@1 bad --reason {value} | function activate hostile@1 | function rollback hostile
 grant allow hostile@2 host a.org --reason {value} | grant revoke hostile@2 host a.org --reason {value}
 function add {source} | source pause file inbox --note {value}
+model list | model show evil | model set evil --note {value} | model test evil | model disable evil
+llm calls | llm show {call} | llm show {failed} | llm cost --by agent | llm cost --by user
+memory list | memory show {memory} | memory search forged | memory add {value} --kind lesson
+memory forget {memory} --yes
+function describe hostile {value} | function search forged
+agent list | agent show clerk | agent runs list | agent runs show {run} | agent runs steps {run} | agent runs cost {run}
+agent run clerk {value} --no-wait | agent set clerk --description {value} | agent runs pause {run}
+agent runs resume {run} | approval list | approval show {question} | approval reject {question} --feedback {value}
+agent runs cancel {run}
+agent runs replay {run} | agent runs fork {run} 1 --timeout 20 | agent runs eval {run} --recorded --timeout 20
+proposal create {proposed} --description {value} | proposal list | proposal show @last | proposal diff @last
+gate policy set all --approval none=auto | gate policy list | gate why hostile
+budget show {root} | budget raise {root} --usd 5 | budget quotas | budget set-quota user {name} --usd 1
 """
 # They print one value as JSON.
 VALUES = ("event show {event} --json", "state get hostile {key}", "run echo --input-json {input}")
 REASONS = {
     "names, versions and numbers, which are checked when they are stored": """
-        function delete, function disable, trigger add, trigger budget, trigger delete, trigger halt, trigger
+        proposal approve, proposal reject, proposal withdraw,
+        canary promote, canary stop, dashboard link, function delete, function disable, function label,
+        function log-policy,
+        agent add, agent enable, agent disable, agent remove, approval answer, approval approve,
+        login end, token create, token forget, model add, model enable, model remove, budget remove-quota,
+        token list, token revoke, token store, trigger label, user create, user delete, user disable, user enable,
+        user password, user update, trigger add, trigger budget, trigger delete, trigger halt, trigger
         promote, trigger resume-suppressed, trigger unhalt, event release, secret delete, secret list, secret
         set, secret retire-keys, secret rotate-key, schedule add, schedule backfill, schedule delete, schedule
         pause, schedule resume, schedule trigger, watch add, watch delete, watch pause, watch rescan, watch
@@ -64,7 +89,8 @@ REASONS = {
     "the answer of the caller's own server": "webhook test",
     "what uv says, which is cleaned before it is stored": """
         environment build, environment list, environment prune, environment show""",
-    "a log, which has tests of its own, and the feed of events": "server, router, worker, scheduler, watcher, dev",
+    "a log, which has tests of its own, and the feed of events": """
+        server, router, worker, scheduler, watcher, gateway, dev""",
 }  # fmt: skip
 
 
@@ -127,13 +153,39 @@ def hostile(tmp_path: Path) -> Iterator[tuple[Functory, dict[str, str]]]:
             engine.sources.pause(kind, name, note=LINES, author=LINES)
             engine.sources.resume(kind, name, author=LINES)
         engine.state.set("hostile", NAME, {"x": LINES, LINES: 1})
+        password = SecretStr("a long password of ada")
+        engine.users.create("ada", password)
+        engine.logins.log_in("ada", password, address=LINES, agent=LINES)
         event = engine.emit("hostile", {"value": LINES, LINES: LINES}, subject=NAME)
         engine.settle(60)
         (row,) = engine.executions.list(function="hostile")
+        script = tmp_path / "script.json"
+        tool = {"name": NAME, "arguments": {LINES: LINES}}
+        rules = [{"contains": "wrong", "problem": LINES}, {"contains": "tool", "tool_calls": [tool]}]
+        script.write_text(json.dumps([*rules, {"text": LINES}]))
+        fields = {"adapter": "script", "provider_model": str(script), "price_in": 1, "price_out": 1}
+        engine.models.add("evil", {**fields, "note": LINES}, author=LINES)
+        engine.budgets.set_quota("agent", NAME, {"usd": 1}, author=LINES)
+        whose = {"model": "evil", "function": "hostile", "agent": NAME, "user": NAME}
+        call = answered(engine, LINES, **whose)
+        failed = answered(engine, f"wrong {LINES}", **whose)
+        engine.functions.save(
+            "from functory import step\n\n"
+            "def clerk(memo, given=None):\n    return step.ask(memo['goal'], choices=[memo['goal'][:200]])\n"
+        )
+        remembered = engine.memory.add(LINES, author=LINES)
+        engine.agents.add("clerk", {"function": "clerk", "description": LINES}, author=LINES)
+        run = engine.runs.start("clerk", LINES, author=LINES, user=NAME)
+        question = wait_for(engine.runs.questions)[0]
+        proposed = tmp_path / "proposed.py"
+        proposed.write_text(f"def proposed(x):\n    '''{EVIL}'''\n    return x\n")
         yield engine, {
-            "event": event, "execution": row["id"], "input": json.dumps({"x": LINES}),
+            "event": event, "run": run["id"], "question": question["id"], "memory": remembered["id"],
+            "execution": row["id"], "input": json.dumps({"x": LINES}),
             "data": json.dumps({"value": LINES}), "key": NAME,
-            "value": LINES, "name": NAME, "pack": str(pack), "source": str(source), "vectors": str(vectors),
+            "call": call["id"], "failed": failed["id"], "root": call["root_id"],
+            "value": LINES, "name": NAME, "pack": str(pack), "source": str(source),
+            "proposed": str(proposed), "vectors": str(vectors),
         }  # fmt: skip
 
 
@@ -177,7 +229,14 @@ def test_no_command_prints_what_a_terminal_obeys(
     # The texts were there to be printed.
     assert all(
         "forged" in said[one]
-        for one in ("event show {event}", "execution show {execution}", "function show hostile")
+        for one in (
+            "event show {event}",
+            "execution show {execution}",
+            "function show hostile",
+            "llm show {call}",
+            "llm show {failed}",
+            "model show evil",
+        )
     )
 
 

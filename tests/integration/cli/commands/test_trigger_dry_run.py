@@ -1,11 +1,10 @@
 """`functory trigger test` says what one event by itself decides, and which controls decide after that."""
 
-from typing import Any, cast
+from typing import Any
 
-from functory.cli.commands.trigger import dry_run
-from functory.client import Functory
 from functory.engine.events import store as event_store
 from functory.triggers import definition
+from functory.triggers.analysis.dry_run import dry_run
 from tests.support.flow import TICK, emit
 from tests.support.world import World, on_sqlite
 
@@ -14,8 +13,8 @@ pytest_plugins = ["tests.support.world"]
 
 def answer(world: World, **data: Any) -> dict[str, Any]:
     (id_,) = emit(world, 1, **data)
-    engine = cast("Functory", world)
-    return dry_run.dry_run(engine, world.triggers.get("t"), event_store.envelope(world.events.get(id_)))
+    envelope = event_store.envelope(world.events.get(id_))
+    return dry_run(world.triggers.get("t"), envelope, world.clock.now(), world.functions.get)
 
 
 @on_sqlite

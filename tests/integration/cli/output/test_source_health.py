@@ -87,6 +87,6 @@ def test_the_summary_counts_states_and_names_problems(engine: Functory, tmp_path
     engine.sources.pause("file", "two")
     [held] = engine.sources.store.claim(["file"], "here", 30.0)
     engine.sources.store.set_problem(held, "it is raining")
-    found = source_health.summary(engine.sources.list())
+    found = engine.inspections.status()["sources"]
     assert (found["enabled"], found["paused"]) == (1, 1)
     assert [(row["name"], row["problem"]) for row in found["problems"]] == [("one", "it is raining")]

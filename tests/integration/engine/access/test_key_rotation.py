@@ -128,7 +128,7 @@ def test_keys_of_the_environment_are_changed_by_the_operator(world):
 def test_former_keys_stay_as_long_as_tokens_of_lineage_are_valid(world):
     world.secrets.set("API_KEY", "hunter2")
     tokens = LineageTokens(world.secrets.derive_keys)
-    row = {"id": world.database.new_id(), "root_id": world.database.new_id(), "depth": 3}
+    row = {"id": world.database.new_id(), "root_id": world.database.new_id(), "depth": 3, "fence": 1}
     before = list(tokens.headers(row, world.clock.now()).items())
     world.secrets.add_key()
     world.secrets.reseal()

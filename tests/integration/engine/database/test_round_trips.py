@@ -256,7 +256,8 @@ def test_a_process_hears_only_what_it_waits_for(door: Door, listener: psycopg.Co
 
         def listens_for() -> list[str]:
             rows = listener.execute(
-                "SELECT query FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND pid <> pg_backend_pid()"
+                "SELECT query FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND pid <> pg_backend_pid() "
+                "AND datname = current_database()"
             )
             return [row[0] for row in rows.fetchall()]
 

@@ -64,6 +64,7 @@ def test_every_row_is_there_after_the_upgrade(database: Database) -> None:
     queues = {name: after.pop(name, 0) for name in ("backlog", "in_flight", "durable_call")}
     assert queues["backlog"] + queues["in_flight"] > 0, "open executions stand in the queues"
     assert after.pop("activation") > before["function"], "each function has an active version, one had two"
+    assert after.pop("bad_end") == 1, "an execution had failed"
     assert +after == +before
     assert not [one for one in invariants.verify(database, Settings(), patience=LONG) if one.count]
     with database.read() as tx:

@@ -1,6 +1,9 @@
 """Many events in one transaction, and many executions: all of them, or none."""
 
 import itertools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -123,3 +126,38 @@ def test_many_executions_are_queued_in_order_or_none(world: World) -> None:
     with pytest.raises(Conflict, match="disabled"):
         start_many(world.database, world.settings, "add", [{"a": 1}])
     assert len(world.rows(schema.execution)) == 20
+
+
+def test_a_call_that_is_sent_again_with_its_key_starts_nothing(world: World) -> None:
+    world.functions.save("def add(a: int, b: int = 1) -> int:\n    return a + b\n")
+    world.functions.save("def other(a: int) -> int:\n    return a\n")
+    inputs = [{"a": n} for n in range(700)]
+
+    def start(function: str = "add", given: Sequence[Any] = inputs) -> list[str]:
+        return start_many(world.database, world.settings, function, given, idempotency_key="import 7")
+
+    ids = start()
+    assert start() == ids
+    assert [world.executions.get(id_)["input"] for id_ in ids[:3]] == inputs[:3]
+    assert len(world.rows(schema.execution)) == len(world.rows(schema.backlog)) == 700
+    for function, given in (("add", inputs[:-1]), ("add", [*inputs, {"a": 1}]), ("other", inputs)):
+        with pytest.raises(Conflict, match="idempotency_key"):
+            start(function, given)
+    with pytest.raises(Invalid, match="idempotency_key"):
+        start_many(world.database, world.settings, "add", inputs, idempotency_key="k" * 255)
+    assert len(world.rows(schema.execution)) == 700
+
+
+def test_two_calls_with_one_key_at_the_same_time_start_the_executions_once(world: World) -> None:
+    world.functions.save("def add(a: int, b: int = 1) -> int:\n    return a + b\n")
+    together = threading.Barrier(4)
+
+    def start(_: int) -> list[str]:
+        together.wait(30)
+        inputs = [{"a": n} for n in range(50)]
+        return start_many(world.database, world.settings, "add", inputs, idempotency_key="one")
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(start, range(4)))
+    assert len({tuple(ids) for ids in found}) == 1
+    assert sorted(found[0]) == sorted(row["id"] for row in world.rows(schema.execution))

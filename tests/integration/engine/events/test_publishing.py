@@ -12,8 +12,8 @@ from functory.engine.database import schema
 from functory.engine.errors import Unavailable
 from functory.engine.events import batch_publisher, outbox, routing_queue
 from functory.engine.events.batch_publisher import BatchPublisher, OutboxOnly
+from functory.engine.maintenance import state_gauges
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
-from functory.engine.maintenance.state_metrics import StateCollector
 from functory.engine.settings import load_settings
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from tests.support.waiting import wait_for
@@ -281,7 +281,7 @@ def test_without_a_publisher_in_the_process_the_outbox_has_the_batch(world: Worl
     world.route()
     (row,) = world.rows(schema.outbox)
     assert (row["count"], row["claimed_until"]) == (3, None)
-    gauges = {one.name: one for one in StateCollector(world.database).collect()}
+    gauges = {one.name: one for one in state_gauges.read(world.database, world.settings)}
     assert gauges["functory_outbox_pending"].samples[0].value == 3
     assert world.lineage.open_work()["unpublished events"] == 3
     first = world.rows(schema.event)[0]["id"]

@@ -8,8 +8,8 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Stale
 from functory.engine.executions.leases import MAX_RELEASES
+from functory.engine.executions.outcomes import result_or_raise
 from functory.engine.executions.retry_or_dead import AttemptResult
-from functory.engine.executions.store import result_or_raise
 from functory.engine.maintenance import lost_workers
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sqlalchemy import event as hooks
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.errors import Conflict, Stale
-from functory.engine.executions import dispatch
+from functory.engine.executions import detail, dispatch
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.dispatch_window import DispatchWindow
@@ -339,9 +339,9 @@ def test_the_budget_of_one_root_is_exact_with_two_routers(make_world: Callable[.
 def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tuple[World, World]) -> None:
     one, two = pair
     one.function("undo", "input, result, execution_id, error")
-    one.function("step", "*given", compensate="undo")
+    one.function("undone", "*given", compensate="undo")
     saga = running(one)
-    child = one.claim(one.executions.start("step", {"given": []}, parent=saga.cause))
+    child = one.claim(one.executions.start("undone", {"given": []}, parent=saga.cause))
     assert one.finish(child).state == "succeeded"
     failed = AttemptResult("failed", error={"type": "ValueError", "message": "no"}, retryable=False)
     still = Still(one, lambda: one.worker.finish(saga, failed))
@@ -359,3 +359,26 @@ def test_a_replay_that_meets_the_end_of_a_saga_does_not_get_in_its_way(pair: tup
     assert compensation["parent_id"] == saga.id
     assert one.executions.get(again["id"])["state"] == "queued"
     assert Compensations(one.database).plan(again["id"]) == []
+
+
+def test_an_execution_that_ends_while_it_is_read_is_read_as_of_one_instant(
+    pair: tuple[World, World],
+) -> None:
+    one, two = pair
+    claim = running(one, max_attempts=1)
+    ended: list[str] = []
+
+    def end(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if not ended and "FROM execution" in statement:
+            ended.append(statement)
+            one.worker.finish(claim, AttemptResult("failed", error={"type": "Boom", "message": "no"}))
+
+    hooks.listen(two.database.engine, "after_cursor_execute", end)
+    try:
+        found = detail.read(two.database, claim.row["id"])
+    finally:
+        hooks.remove(two.database.engine, "after_cursor_execute", end)
+    assert ended
+    assert (found["state"], found["error"]) == ("running", None)
+    found = detail.read(two.database, claim.row["id"])
+    assert (found["state"], found["error"]["type"]) == ("failed", "Boom")

@@ -1,6 +1,7 @@
 """Functions and their versions on both databases: what makes a version, what is refused, what is reported."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -151,11 +152,8 @@ def test_six_threads_with_ten_updates_each_make_sixty_distinct_numbers(world):
 
 
 def test_the_first_functions_of_many_threads_are_all_saved(world):
-    threads = [threading.Thread(target=world.function, args=(f"work{n}",)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(world.function, [f"work{n}" for n in range(6)]))
     assert [f["name"] for f in world.functions.list()] == [f"work{n}" for n in range(6)]
 
 

@@ -57,7 +57,7 @@ def test_refusals_stand_in_the_log_a_limited_number_of_them(world):
     assert lines[0]["text"] == "refused: the secret KEY0 is not declared (work v1 has no grants)"
     assert "more refusals" in lines[-1]["text"]
     assert sum(len(line["text"]) for line in lines) < 600 * (MAX_LINES + 1)
-    assert world.rows(schema.audit) == []
+    assert {row["action"] for row in world.rows(schema.audit)} <= {"function.created"}
 
 
 def test_a_refusal_does_not_tell_the_secret_that_was_asked_for_as_a_name(world):

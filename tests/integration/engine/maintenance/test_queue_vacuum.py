@@ -46,7 +46,13 @@ def test_dead_rows_of_a_queue_are_removed(used: World) -> None:
     assert "backlog" not in cleaner.vacuum(most=1_000_000)
     assert dead_rows(used) >= 20
     assert "backlog" in cleaner.vacuum(most=10)
-    wait_for(lambda: dead_rows(used) == 0)
+
+    def is_clean() -> bool:
+        # A transaction that began before, such as that of an autovacuum, keeps dead rows from the first one.
+        cleaner.vacuum(most=0)
+        return dead_rows(used) == 0
+
+    wait_for(is_clean)
 
 
 @pytest.mark.postgres

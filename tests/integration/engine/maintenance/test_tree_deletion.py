@@ -12,9 +12,12 @@ import sqlalchemy as sa
 from functory.engine.database import partitions, prune_watermarks, schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.errors import NotFound
-from functory.engine.maintenance import tree_deletion
+from functory.engine.executions.batches import Batches, BatchRequest
+from functory.engine.executions.listing import ExecutionFilter
+from functory.engine.maintenance import job_deletion, tree_deletion
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.tree_deletion import RetentionLimits
+from functory.engine.triggers.backtest_jobs import BacktestJobs
 from tests.support.aging_world import DAY, MONTH, broken, ids_of, order, parts, prune, publish, roots
 from tests.support.world import World
 
@@ -175,6 +178,40 @@ def test_a_replay_outlives_what_it_repeats_and_says_that_it_was_pruned(aging: Wo
         aging.executions.get(old["id"])
     with pytest.raises(NotFound, match="pruned"):
         aging.events.get(old["event_id"])
+
+
+def test_batches_and_backtests_go_when_they_ended_long_ago_and_open_ones_stay(
+    aging: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(job_deletion, "CHUNK", 2)
+    order(aging)
+    batches, backtests = Batches(aging.database, aging.settings), BacktestJobs(aging.database)
+
+    def made() -> tuple[str, str]:
+        batch = batches.create(
+            BatchRequest("replay", ExecutionFilter()), author="ada", idempotency_key=aging.database.new_id()
+        )
+        return batch["id"], backtests.create("first", None, aging.clock.now(), author="ada")["id"]
+
+    old = [made() for _ in range(3)]
+    late, waiting = made(), made()
+    for batch, backtest in old:
+        batches.cancel(batch, author="ada")
+        backtests.cancel(backtest, author="ada")
+    aging.advance(2 * DAY)
+    batches.cancel(late[0], author="ada")
+    backtests.cancel(late[1], author="ada")
+    aging.advance(29 * DAY)
+    going, _ = tree_deletion.preview(aging.database, MONTH)
+    gone = prune(aging)
+    for counted in (going, gone):
+        assert (counted["batch"], counted["backtest"]) == (3, 3)
+    assert {row["id"] for row in batches.list()} == {late[0], waiting[0]}
+    assert {row["id"] for row in backtests.list()} == {late[1], waiting[1]}
+    for missing in (lambda: batches.get(old[0][0]), lambda: backtests.get(old[0][1])):
+        with pytest.raises(NotFound, match="pruned"):
+            missing()
+    assert prune(aging) == Counter()
 
 
 def test_the_pruner_goes_by_the_settings_and_rests_between_steps(make_world: Callable[..., World]):

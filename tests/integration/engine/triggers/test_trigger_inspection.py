@@ -8,6 +8,7 @@ from functory.cli.output import trigger_backlog
 from functory.engine.errors import NotFound
 from functory.engine.triggers import inspection
 from functory.engine.triggers.inspection import TriggerInspection
+from functory.explanations import trigger_flow
 from functory.triggers import definition
 from tests.support.world import World
 
@@ -74,7 +75,7 @@ def test_a_concurrency_group_names_its_holders_and_its_queue(world: World) -> No
     places = [one["position"] for one in ada["queue"]]
     assert places == sorted(places)
     assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
-    said = trigger_backlog.advice(found, workers=1, embedded=True)
+    said = trigger_flow.advice(found, workers=1, embedded=True)
     assert first.row["id"] in said
     assert f"slot {first.row['id']} running worker" in shown(found)
 
@@ -85,7 +86,7 @@ def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:
     found = look(world)
     assert found.states == {"ready": 1, "delayed": 2}
     assert "ada in 30 s" in shown(found)
-    assert "the next start is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
+    assert "the next start is in 10 s" in trigger_flow.advice(found, workers=1, embedded=True)
     world.advance(31)
     assert look(world).throttle.count == 0
 
@@ -157,7 +158,7 @@ def test_a_paused_trigger_an_open_breaker_and_the_kill_switch_come_first(world: 
     saved(world, {"concurrency": {"limit": 1}})
     emitted(world, "ada")
     world.triggers.pause("reorder", note="stocktaking")
-    assert "functory trigger resume reorder" in trigger_backlog.advice(look(world), workers=1, embedded=True)
+    assert "functory trigger resume reorder" in trigger_flow.advice(look(world), workers=1, embedded=True)
     assert look(world).trigger["note"] == "stocktaking"
 
 
@@ -168,14 +169,14 @@ def test_a_debounced_key_tells_until_when_it_waits(world: World) -> None:
     assert (found.matches, found.buffers.count) == (3, 2)
     assert "ada 2 " in shown(found)
     assert "in 10 s 10s without an event" in shown(found)
-    assert "the next decision is in 10 s" in trigger_backlog.advice(found, workers=1, embedded=True)
+    assert "the next decision is in 10 s" in trigger_flow.advice(found, workers=1, embedded=True)
     world.advance(9)
     emitted(world, "ada")
     assert "in 6 s 15s at most" in shown(look(world, key="ada"))
     assert look(world, key="bob").matches == 1
     world.advance(30)
     late = look(world)
-    assert "was due" in trigger_backlog.advice(late, workers=1, embedded=True)
+    assert "was due" in trigger_flow.advice(late, workers=1, embedded=True)
     while world.turn.run_once():
         pass
     after = look(world)

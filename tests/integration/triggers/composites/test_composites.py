@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from functory.cli.output import execution_explanation
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
 from functory.engine.events import store as event_store
+from functory.explanations import executions as execution_explanation
 from functory.terminal import causal_tree
 from functory.triggers import definition
 from tests.support.world import World
@@ -461,7 +461,7 @@ def test_the_command_line_describes_the_events_of_an_execution_in_sentences(
     tell(world, "a0", "b0")
     go(world, 1)
     (row,) = world.rows(schema.execution)
-    said = " ".join(execution_explanation.explain(world.lineage.cause(row["id"])))
+    said = " ".join(execution_explanation.explain(world.lineage.cause(row["id"]), format_time=str))
     assert "It fired on 2 events" in said
     for event in world.rows(schema.event):
         if event["type"] in "ab":

@@ -108,11 +108,11 @@ def test_an_execution_gets_the_packages_of_its_dependencies_after_its_own(site: 
         "def top():\n    return mid() + same()\n", requirements=["spam"], dependencies=["mid", "same"]
     ) if site.functions.save("def same():\n    return 1\n", requirements=["spam"]) else None
     claim = world.claim(world.start("top"))
-    paths = package_folders(claim, site.environments)
+    paths = package_folders(claim.codes, site.environments)
     keys = [site.functions.get(name)["environment"] for name in ("top", "low")]
     assert paths == tuple(str(site.environments.ensure(key)) for key in keys)
     plain = world.claim(world.start("mid"))
-    assert package_folders(plain, site.environments) == (str(site.environments.ensure(keys[1])),)
+    assert package_folders(plain.codes, site.environments) == (str(site.environments.ensure(keys[1])),)
 
 
 def test_an_execution_of_a_version_without_its_packages_tells_why(site: Site, world: World) -> None:
@@ -120,7 +120,7 @@ def test_an_execution_of_a_version_without_its_packages_tells_why(site: Site, wo
     site.save("missing")
     claim = world.claim(world.start("work", version=2))
     with pytest.raises(Conflict, match="missing was not found"):
-        package_folders(claim, site.environments)
+        package_folders(claim.codes, site.environments)
 
 
 @BOTH

@@ -11,7 +11,8 @@ from functory.engine.database.schema import budget, execution
 from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
 from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import lost_workers
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.host_functions import EngineHost
 from tests.support.world import World, lines
 
 pytest_plugins = ["tests.support.world"]
@@ -23,9 +24,7 @@ class Caller:
     def __init__(self, world: World, claim: Claim, work: Callable[[Claim], Any]) -> None:
         self._world = world
         self._work = work
-        services = Services(
-            world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
-        )
+        services = Services.of(world.database, world.settings, world.functions)
         self.claim = claim
         self.host = EngineHost(claim, services, self._lend, threading.Event())
 

@@ -10,7 +10,8 @@ import pytest
 from functory.engine.database.schema import event
 from functory.engine.errors import Invalid, Refused, Stale
 from functory.engine.executions.claims import Claim
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.host_functions import EngineHost
 from tests.support.orders import ORDER
 from tests.support.world import World
 
@@ -20,9 +21,7 @@ ORDERS = [("order.created", {"n": n}, f"o{n}") for n in range(3)]
 
 
 def host_of(world: World, claim: Claim) -> EngineHost:
-    services = Services(
-        world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
-    )
+    services = Services.of(world.database, world.settings, world.functions)
     return EngineHost(claim, services, lambda ids: None, threading.Event())
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from functory.engine.database.schema import budget, event, execution
 from functory.engine.errors import Unavailable
-from functory.workers.execution.host_functions import EngineHost, Services
+from functory.workers.execution.engine_services import Services
+from functory.workers.execution.host_functions import EngineHost
 from tests.support.fault_injection import Faults
 from tests.support.world import World
 
@@ -23,9 +24,7 @@ class Asking:
     def __init__(self, world: World) -> None:
         world.function("child")
         world.function("asks")
-        services = Services(
-            world.events, world.executions, world.functions, world.secrets, world.state, world.grant_approvals
-        )
+        services = Services.of(world.database, world.settings, world.functions)
         self.claim = world.claim(world.start("asks"))
         self.ended = threading.Event()
         self.host = EngineHost(self.claim, services, lambda ids: None, self.ended)

@@ -159,7 +159,7 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
             began = time.monotonic()
             with no_orphans(worker):
                 assert worker.stop() == 0
-            assert time.monotonic() - began < 10, "Celery waits for the broker; an end does not"
+            assert time.monotonic() - began < 30, "Celery waits for the broker; an end does not"
 
 
 def test_without_messages_every_free_slot_is_used(tmp_path: Path, redis_url: str) -> None:
@@ -309,7 +309,7 @@ def test_every_role_ends_softly_while_the_broker_is_away(tmp_path: Path, role: s
         began = time.monotonic()
         with no_orphans(process):
             assert process.stop() == 0
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("role", ["router", "scheduler", "watcher", "server", "worker"])
@@ -326,7 +326,7 @@ def test_every_role_ends_while_its_database_is_away(tmp_path: Path, postgres_url
         began = time.monotonic()
         with no_orphans(process):
             assert process.stop() in (0, 1), "1 says that not all was done in time"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 40
 
 
 @pytest.mark.parametrize("role", ["router", "scheduler", "watcher", "server", "dev"])

@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
-from functory.cli.output import execution_explanation
 from functory.engine.executions.lineage import Tree, build_tree
-from functory.terminal import causal_tree
+from functory.explanations import executions as execution_explanation
+from functory.terminal import causal_tree, console
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def explain(found: dict[str, Any], **options: Any) -> list[str]:
+    return execution_explanation.explain(found, format_time=console.format_time, **options)
 
 
 def execution(id_: str, **fields: Any) -> dict[str, Any]:
@@ -145,7 +149,7 @@ def test_a_triggered_execution_names_trigger_version_event_and_way() -> None:
     chain = [{"name": "first"}, {"name": "on-order"}]
     row = execution("handle", cause="trigger", trigger_id="t1", event_id="e1", chain=chain, depth=2)
     happened = event("e1", "order.created", subject="A1", cause_execution_id="shop")
-    said = execution_explanation.explain(asked(row, event=happened, firing=firing("e1", "fired")))
+    said = explain(asked(row, event=happened, firing=firing("e1", "fired")))
     assert said[0] == "handle v1 was started by the trigger on-order v2."
     assert said[1].startswith("It fired on the event order.created about A1 (e1)")
     assert said[2] == "That event was caused by the execution shop."
@@ -162,11 +166,11 @@ def test_a_triggered_execution_names_trigger_version_event_and_way() -> None:
     ],
 )
 def test_other_origins_are_named(row: dict[str, Any], words: str) -> None:
-    assert words in execution_explanation.explain(asked(row))[0]
+    assert words in explain(asked(row))[0]
 
 
 def test_a_child_names_its_caller() -> None:
-    said = execution_explanation.explain(
+    said = explain(
         asked(execution("f", cause="parent", parent_id="p"), parent=execution("load", state="running"))
     )
     assert said[0] == "f v1 was called by load v1 (execution load, running)."
@@ -174,36 +178,28 @@ def test_a_child_names_its_caller() -> None:
 
 def test_a_failure_says_the_error_the_retries_and_what_to_do() -> None:
     row = execution("f", state="failed", retries=2, attempt=3, error={"type": "ValueError", "message": "no"})
-    said = execution_explanation.explain(asked(row))
+    said = explain(asked(row))
     assert said[1] == "It failed: ValueError: no; its 2 retries are used up."
     assert said[-1].endswith("functory execution retry f --latest")
 
 
 def test_a_queued_one_says_what_it_waits_for() -> None:
     row = execution("f", state="queued", attempt=0)
-    assert (
-        execution_explanation.explain(asked(row), workers=2)[-1]
-        == "It is queued and waits for one of 2 living workers."
-    )
-    assert execution_explanation.explain(asked(row))[-1].endswith("To start one: functory dev")
-    assert execution_explanation.explain(asked(row), embedded=False)[-1].endswith(
-        "To start one: functory worker"
-    )
+    assert explain(asked(row), workers=2)[-1] == "It is queued and waits for one of 2 living workers."
+    assert explain(asked(row))[-1].endswith("To start one: functory dev")
+    assert explain(asked(row), embedded=False)[-1].endswith("To start one: functory worker")
     again = execution("f", state="queued", attempt=1, error={"type": "ValueError", "message": "no"})
-    assert (
-        "Attempt 1 ended with ValueError: no; the next is due at"
-        in execution_explanation.explain(asked(again))[1]
-    )
+    assert "Attempt 1 ended with ValueError: no; the next is due at" in explain(asked(again))[1]
     link = {"trigger": "t", "name": "on-order", "subject": None, "event": "e"}
     held = row | {"waiting_for_slot": True, "chain": [link], "run_at": NOW + timedelta(seconds=5)}
-    *_, later, line = execution_explanation.explain(asked(held), workers=2)
+    *_, later, line = explain(asked(held), workers=2)
     assert later.startswith("It does not start before ")
     assert line.endswith("for its concurrency limit: functory trigger debug on-order")
 
 
 def test_a_running_one_names_the_children_that_it_waits_for() -> None:
     child = execution("child", state="queued")
-    said = execution_explanation.explain(asked(execution("f", state="running")), children=[child])
+    said = explain(asked(execution("f", state="running")), children=[child])
     assert said[-1] == "It waits for child v1 (queued, child)."
 
 
@@ -212,7 +208,7 @@ def test_every_reason_of_a_stop_has_a_remedy_that_names_the_trigger_or_a_setting
     stopped = firing("e3", "suppressed", reason=reason, limit_value=1, actual_value=2) | {
         "type": "execution.failed"
     }
-    said = execution_explanation.explain(asked(execution("f"), stopped=[stopped]))[-1]
+    said = explain(asked(execution("f"), stopped=[stopped]))[-1]
     assert f"suppressed by {reason} (limit 1, value 2)" in said
     assert "What to do: " in said and ("on-order" in said.split("What to do: ")[1] or "FUNCTORY_" in said)
     assert said.endswith("Once only: functory trigger replay on-order e3.")

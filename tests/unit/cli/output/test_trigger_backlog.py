@@ -7,6 +7,7 @@ import pytest
 
 from functory.cli.output import trigger_backlog
 from functory.engine.triggers.inspection import Page, TriggerInspection
+from functory.explanations import trigger_flow
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PAID = {"type": ["order.paid"]}
@@ -96,7 +97,7 @@ def shown(one: TriggerInspection) -> str:
 
 
 def advice(one: TriggerInspection, workers: int = 1) -> str:
-    return trigger_backlog.advice(one, workers=workers, embedded=False)
+    return trigger_flow.advice(one, workers=workers, embedded=False)
 
 
 DEBOUNCE = {"debounce": {"period": "10s", "timeout": "1m"}}

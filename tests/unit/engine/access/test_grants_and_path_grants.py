@@ -97,7 +97,7 @@ def test_what_covers_what(has, wanted, covered) -> None:
 def test_kinds_of_authors_follow_the_mode_and_the_setting() -> None:
     assert grants.author_grant_kinds(Settings()) == set(KINDS)
     served = Settings(broker_url="redis://127.0.0.1/0")
-    assert grants.author_grant_kinds(served) == {"secret", "host", "permission"}
+    assert grants.author_grant_kinds(served) == {"secret", "host", "model", "permission"}
     assert grants.author_grant_kinds(Settings(author_grants=[])) == set()
     assert grants.author_grant_kinds(Settings(author_grants=["read"])) == {"read"}
 

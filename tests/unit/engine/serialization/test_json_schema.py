@@ -91,3 +91,17 @@ def test_every_fault_is_reported_with_its_place_at_most_ten():
 def test_odd_values_are_checked_like_others(value):
     schema = {"properties": {"x": {"type": ["string", "number"]}}}
     json_schema.check(schema, {"x": value}, "input")
+
+
+def test_a_mismatch_names_the_pointer_of_each_fault_and_a_missing_member_by_its_own():
+    schema = {
+        "type": "object",
+        "properties": {"a/b": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["a/b", "c"],
+    }
+    with pytest.raises(json_schema.SchemaMismatch) as caught:
+        json_schema.check(schema, {"a/b": [1, "x"]}, "input")
+    assert dict(caught.value.places) == {
+        "/a~1b/1": '"x" is not of type "integer"',
+        "/c": '"c" is a required property',
+    }

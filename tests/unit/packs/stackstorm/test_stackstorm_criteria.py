@@ -476,9 +476,56 @@ def test_each_criterion_is_explained():
         {"trigger.a": {"type": "eq", "pattern": 1}, "trigger.b": {"type": "startswith", "pattern": "x"}}
     )
     first, second = compiled.explain({"data": {"a": 1, "b": 5}}, NOW)
-    assert (first.path, first.expected, first.found, first.matched) == ("trigger.a", "equals 1", "1", True)
+    assert (first.path, first.expected, first.found, first.matched) == ("trigger.a", "1", "1", True)
     assert second.matched is False
     assert "takes a text" in second.found
+
+
+@pytest.mark.parametrize(
+    ("type_", "operand", "expected"),
+    [
+        ("nequals", "x", 'any value but "x"'),
+        ("iequals", "x", '"x" in any case'),
+        ("contains", 5, "a value that contains 5"),
+        ("ncontains", 5, "a value that does not contain 5"),
+        ("icontains", "x", 'text that contains "x" in any case'),
+        ("incontains", "x", 'text that does not contain "x" in any case'),
+        ("startswith", "x", 'text that starts with "x"'),
+        ("istartswith", "x", 'text that starts with "x" in any case'),
+        ("endswith", "x", 'text that ends with "x"'),
+        ("iendswith", "x", 'text that ends with "x" in any case'),
+        ("lt", 500, "a value below 500"),
+        ("gt", 500, "a value above 500"),
+        ("matchregex", "a+", 'text that matches "a+" from its beginning'),
+        ("regex", "a+", 'text that holds a match of "a+"'),
+        ("iregex", "a+", 'text that holds a match of "a+" in any case'),
+        ("matchwildcard", "a*", 'text like "a*"'),
+        ("td_lt", 60, "a time less than 60 seconds ago"),
+        ("td_gt", 60, "a time more than 60 seconds ago"),
+        ("exists", None, "any value"),
+        ("nexists", None, "no value"),
+        ("in", ["a", "b"], 'a value in "a", "b"'),
+        ("nin", ["a", "b"], 'a value that is not in "a", "b"'),
+    ],
+)
+def test_a_criterion_says_what_it_expects_as_people_say_it(type_: str, operand: object, expected: str):
+    compiled = compile_criteria({"trigger.a": {"type": type_, "pattern": operand}})
+    assert [clause.expected for clause in compiled.explain({"data": {"a": 1}}, NOW)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("any", "a list with an element that meets all criteria"),
+        ("all", "a list whose elements all meet all criteria"),
+        ("any2any", "a list with an element that meets one of the criteria"),
+        ("all2any", "a list whose elements all meet one of the criteria"),
+    ],
+)
+def test_a_search_says_how_many_elements_have_to_meet_how_many_criteria(condition: str, expected: str):
+    inner = {"item.n": {"type": "equals", "pattern": 1}}
+    compiled = compile_criteria({"trigger.a": {"type": "search", "condition": condition, "pattern": inner}})
+    assert [clause.expected for clause in compiled.explain({"data": {"a": []}}, NOW)] == [expected]
 
 
 def test_a_key_that_cannot_have_a_value_is_warned_of():

@@ -253,18 +253,64 @@ def test_explain_says_for_each_path_what_was_expected_and_what_was_there():
         "data": {"n": [{"numeric": [">=", 1, "<", 5]}], "gone": [{"exists": False}]},
     }
     assert explained(pattern, {"type": "b", "data": {"n": [7, 8, 9, 10], "gone": True}}) == [
-        ("data.gone", "is absent", "true", False),
-        ("data.n", "is a number >= 1 and < 5", "7, 8, 9, … (4 values)", False),
-        ("type", 'is "a" or is "b"', '"b"', True),
+        ("data.gone", "no value", "true", False),
+        ("data.n", "a number of at least 1 and below 5", "7, 8, 9, … (4 values)", False),
+        ("type", '"a" or "b"', '"b"', True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (7, "7"),
+        ("x", '"x"'),
+        ("10.0.0.1", "the address 10.0.0.1"),
+        ({"prefix": "x"}, 'text that starts with "x"'),
+        ({"suffix": "x"}, 'text that ends with "x"'),
+        ({"prefix": {"equals-ignore-case": "x"}}, 'text that starts with "x" in any case'),
+        ({"suffix": {"equals-ignore-case": "x"}}, 'text that ends with "x" in any case'),
+        ({"equals-ignore-case": "x"}, '"x" in any case'),
+        ({"wildcard": "a*b"}, 'text like "a*b"'),
+        ({"numeric": [">", 500]}, "a number above 500"),
+        ({"numeric": [">=", 500]}, "a number of at least 500"),
+        ({"numeric": ["<", 500]}, "a number below 500"),
+        ({"numeric": ["<=", 500]}, "a number of at most 500"),
+        ({"numeric": ["=", 500]}, "500"),
+        ({"numeric": [">", 3, "<=", 7]}, "a number above 3 and at most 7"),
+        ({"numeric": [">", 3, "<", 7]}, "a number above 3 and below 7"),
+        ({"numeric": [">=", 3, "<=", 7]}, "a number from 3 to 7"),
+        ({"cidr": "10.0.0.0/8"}, "an address in 10.0.0.0/8"),
+        ({"exists": True}, "any value"),
+        ({"exists": False}, "no value"),
+        ({"anything-but": ["a", "b"]}, 'any value but "a" or "b"'),
+        ({"anything-but": {"prefix": "x"}}, 'any value but text that starts with "x"'),
+        ({"anything-but": {"suffix": "x"}}, 'any value but text that ends with "x"'),
+        ({"anything-but": {"wildcard": "a*b"}}, 'any value but text like "a*b"'),
+        (
+            {"anything-but": {"equals-ignore-case": ["x", "y"]}},
+            'any value but "x" in any case or "y" in any case',
+        ),
+    ],
+)
+def test_every_test_says_what_it_expects_as_people_say_it(test: object, expected: str):
+    (clause,) = compile_pattern({"a": [test]}).explain({"a": 12})
+    assert clause.expected == expected
+    assert clause.sentence == f"a: expected {expected}; found 12"
+
+
+def test_a_missing_value_is_named_in_the_sentence():
+    (clause,) = compile_pattern({"a": [{"numeric": [">", 500]}]}).explain({"b": 12})
+    assert clause.sentence == "a: expected a number above 500; found no value"
 
 
 def test_explain_names_the_alternative_that_lacks_least():
     pattern = {"$or": [{"a": [1], "b": [1], "c": [1]}, {"a": [1], "b": [2]}]}
     assert explained(pattern, {"a": 1, "b": 3}) == [
         ("$or", "one of 2 alternatives", "none; alternative 2 is nearest", False),
-        ("a", "is 1", "1", True),
-        ("b", "is 2", "3", False),
+        ("a", "1", "1", True),
+        ("b", "2", "3", False),
     ]
     assert explained(pattern, {"a": 1, "b": 2})[0] == ("$or", "one of 2 alternatives", "alternative 2", True)
 
@@ -272,8 +318,8 @@ def test_explain_names_the_alternative_that_lacks_least():
 def test_explain_says_when_only_the_combination_is_missing():
     clauses = explained({"x": {"a": [1], "b": [2]}}, {"x": [{"a": 1}, {"b": 2}]})
     assert clauses == [
-        ("x.a", "is 1", "1", True),
-        ("x.b", "is 2", "2", True),
+        ("x.a", "1", "1", True),
+        ("x.b", "2", "2", True),
         (
             "x.a, x.b",
             "all in the same element of the array that holds them",
@@ -285,7 +331,7 @@ def test_explain_says_when_only_the_combination_is_missing():
 
 def test_explain_says_when_a_value_is_there_but_not_in_the_chosen_element():
     clauses = explained({"x": {"a": [1], "b": [{"exists": False}]}}, {"x": [{"a": 1}, {"b": 2}]})
-    assert clauses[1] == ("x.b", "is absent", "2, but not in the chosen elements", True)
+    assert clauses[1] == ("x.b", "no value", "2, but not in the chosen elements", True)
 
 
 def test_an_index_finds_interned_predicates_by_path_in_every_branch():

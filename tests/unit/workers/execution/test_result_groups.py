@@ -68,7 +68,9 @@ class Worker:
         """A group and its claims."""
         claims = [
             SimpleNamespace(
-                claim=SimpleNamespace(id=f"e{n}", fence=1, grants=grants, row={"function": "work"})
+                claim=SimpleNamespace(
+                    id=f"e{n}", fence=1, grants=grants, row={"function": "work", "root_id": f"e{n}"}
+                )
             )
             for n in range(count)
         ]

@@ -57,7 +57,7 @@ def test_an_operator_may_skip_what_cannot_be_undone(shop: World) -> None:
     assert shop.types("saga.")[-1] == "saga.compensated"
     with shop.database.read() as tx:
         actions = [row["action"] for row in tx.rows(sa.text("SELECT action FROM audit ORDER BY id"))]
-    assert actions == ["execution.compensate.skip"] * 2
+    assert actions.count("execution.compensate.skip") == 2
     with pytest.raises(Conflict, match="2 skipped"):
         operator.retry(parent.id)
 

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pydantic import SecretStr
 
+from functory.engine.access.logins import Logins
+from functory.engine.access.tokens import Tokens
+from functory.engine.access.users import Users
 from functory.engine.database import migrations, schema
 from functory.engine.database.clock import SystemClock
 from functory.engine.database.connection import Database
@@ -132,6 +136,42 @@ def test_it_goes_on_where_the_backup_was_and_a_worker_of_before_commits_nothing(
     again.close()
 
 
+def access(database: Database) -> tuple[int, int, set[str]]:
+    """The logins, login links and the names of tokens of a database."""
+    with database.read() as tx:
+        counts = [
+            tx.scalar(sa.select(sa.func.count()).select_from(table))
+            for table in (schema.login, schema.login_link)
+        ]
+        return counts[0], counts[1], set(tx.execute(sa.select(schema.token.c.name)).scalars())
+
+
+def test_logins_of_the_backup_have_ended_and_tokens_that_were_revoked_since_stay_so(
+    world: World, target: Database, tmp_path: Path
+):
+    users, tokens, logins = Users(world.database), Tokens(world.database), Logins(world.database)
+    users.create("ada", SecretStr("correct horse battery"), role="admin")
+    made = {name: tokens.create("ada", name) for name in ("kept", "revoked")}
+    cookie, _ = logins.log_in("ada", SecretStr("correct horse battery"))
+    logins.new_link()
+    world.function()
+    save(world, tmp_path / "b")
+    assert access(world.database) == (1, 1, {"kept", "revoked"})
+    # Nothing tells what was revoked: all tokens are there, and counted.
+    done = restore(target, world.settings, tmp_path / "b", author="me")
+    assert access(target) == (0, 0, {"kept", "revoked"})
+    counted = ("logins_ended", "tokens_revoked", "tokens_unchecked")
+    assert [done.recovered[name] for name in counted] == [1, 0, 2]
+    assert Logins(target).find(cookie) is None
+    assert Tokens(target).find(made["kept"]["token"]) is not None
+    # The database that is replaced tells it.
+    Tokens(target).revoke(made["revoked"]["id"])
+    done = restore(target, world.settings, tmp_path / "b", replace=True, author="me")
+    assert access(target) == (0, 0, {"kept"})
+    assert [done.recovered[name] for name in counted] == [1, 1, 0]
+    assert Tokens(target).find(made["revoked"]["token"]) is None
+
+
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(world: World, tmp_path: Path):
     (tmp_path / "b").write_text("precious")
     with pytest.raises(Conflict, match="exists already"):
@@ -181,7 +221,10 @@ def test_a_database_with_something_in_it_is_replaced_only_when_asked(
     lived_in(world)
     save(world, tmp_path / "b")
     migrations.upgrade(target)
-    restore(target, world.settings, tmp_path / "b")
+    Users(target).create("eve", SecretStr("a password that is long"), role="admin", author="eve")
+    with pytest.raises(Conflict, match="not empty"):
+        restore(target, world.settings, tmp_path / "b")
+    restore(target, world.settings, tmp_path / "b", replace=True)
     with target.write() as tx:
         tx.execute(sa.update(schema.function).values(state="disabled"))
     with pytest.raises(Conflict, match="not empty"):

@@ -87,6 +87,33 @@ def test_messages_become_events_once_and_leave_the_queue(world: World, broker_ur
     assert numbers(world) == list(range(302))
 
 
+def test_messages_that_wait_and_those_that_were_rejected_are_on_the_source(
+    world: World, broker_url: str
+) -> None:
+    save(world, broker_url, prefetch=1)
+    with producing(broker_url) as producer:
+        send(producer, 1)
+        # No event: it is not JSON.
+        producer.publish("{", content_type="application/json", content_encoding="utf-8", message_id="p2")
+        with reading(world) as kept:
+            kept.until(lambda: world.sources.get("queue", "orders")["refused"] == 1, "the rejected one")
+            world.advance(60)
+            shown = kept.until(
+                lambda: (
+                    (row := world.sources.get("queue", "orders"))["looked_at"] == world.clock.now() and row
+                ),
+                "the report",
+            )
+            assert shown["waiting"] == 0
+    with producing(broker_url) as producer:
+        send(producer, *range(10, 30))
+        with reading(world) as kept:
+            # The first report comes after the first batch.
+            shown = kept.until(lambda: (row := world.sources.get("queue", "orders"))["waiting"] and row, "it")
+            assert 0 < shown["waiting"] < 20
+            kept.until(lambda: numbers(world)[-1] == 29, "the last one")
+
+
 def test_poison_is_rejected_and_reported_and_never_blocks_the_queue(world: World, rabbitmq_url: str) -> None:
     save(world, rabbitmq_url)
     with producing(

@@ -59,6 +59,14 @@ def hook(world: World) -> WebhookReceiver:
     return door_of(world)
 
 
+def refuse(hook: WebhookReceiver, request: Request) -> float | None:
+    """Send a request that is refused, and store that. Returns the pause that was to be made before."""
+    answer = hook.receive("github", request)
+    pause = hook.count_refusal(answer)
+    hook.record_refusals(answer)
+    return pause
+
+
 def test_a_request_becomes_an_event_that_fires_triggers(world: World, hook: WebhookReceiver) -> None:
     world.function()
     world.trigger("t", "work", {"type": ["webhook.received"], "data": {"body": {"action": ["opened"]}}})
@@ -281,20 +289,34 @@ def test_an_unauthenticated_sender_learns_nothing(world: World, hook: WebhookRec
 def test_a_refused_request_is_shown_on_the_webhook_until_one_is_taken(
     world: World, hook: WebhookReceiver
 ) -> None:
-    hook.record_problem(hook.receive("github", signed({}, key="wrong")))
+    assert refuse(hook, signed({}, key="wrong")) == 0
     shown = world.sources.get("webhook", "github")
     assert "the signature does not fit" in shown["problem"] and shown["problem_at"] == world.clock.now()
-    # Not more often than every few seconds, for anybody may cause it.
-    world.advance(1)
-    with world.statements() as sent:
-        hook.record_problem(hook.receive("github", signed({}, x_hub_signature_256="x")))
-    assert not any(statement.startswith("UPDATE") for statement in sent)
     world.advance(10)
-    hook.record_problem(hook.receive("github", signed({}, x_hub_signature_256="x")))
+    refuse(hook, signed({}, x_hub_signature_256="x"))
     assert "does not begin with sha256=" in world.sources.get("webhook", "github")["problem"]
     hook.receive("github", signed({}))
     shown = world.sources.get("webhook", "github")
     assert (shown["problem"], shown["problem_at"]) == (None, None)
+
+
+def test_refusals_are_counted_and_stored_together_for_anybody_may_cause_them(
+    world: World, hook: WebhookReceiver
+) -> None:
+    refuse(hook, signed({}, key="wrong"))
+    assert world.sources.get("webhook", "github")["refused"] == 1
+    world.advance(1)
+    answer = hook.receive("github", signed({}, key="wrong"))
+    # Not more often than every five seconds, and once for all that come meanwhile.
+    assert hook.count_refusal(answer) == pytest.approx(4)
+    with world.statements() as sent:
+        for _ in range(30):
+            assert hook.count_refusal(hook.receive("github", signed({}, key="wrong"))) is None
+    assert not any(statement.startswith("UPDATE") for statement in sent)
+    hook.record_refusals(answer)
+    assert world.sources.get("webhook", "github")["refused"] == 32
+    # An unknown webhook has no row to count in.
+    assert hook.count_refusal(hook.receive("unknown", signed({}, key="wrong"))) is None
 
 
 def test_a_secret_is_rotated_without_losing_a_request(world: World, hook: WebhookReceiver) -> None:
@@ -342,7 +364,8 @@ def test_what_cannot_be_mapped_is_refused_and_reported(world: World, hook: Webho
         if status == 422:
             assert answer.reason == "mapping" and answer.problem == answer.detail
             world.advance(10)
-            hook.record_problem(answer)
+            assert hook.count_refusal(answer) == 0
+            hook.record_refusals(answer)
             assert world.sources.get("webhook", "github")["problem"] == answer.detail
     assert hook.receive("github", signed({"kind": "no"})).body == {"event": None, "ignored": True}
     assert [event["type"] for event in events_of(world, "ok")] == ["ok"]

@@ -21,7 +21,7 @@ import pytest
 from functory.client import Functory
 from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import sandbox_metrics
 from functory.workers.sandbox.checks import tiers
 from functory.workers.sandbox.checks.canary_attacks import ATTACKS, run_canaries
 from functory.workers.sandbox.checks.startup import check_startup
@@ -135,8 +135,10 @@ def test_the_gate_opens_when_every_attack_fails_and_the_metric_says_the_tier():
     settings = Settings()
     with Runner.from_settings(settings) as runner:
         assert {canary.id for canary in check_startup(settings, runner)} == set(ATTACKS)
-        reported_tiers = {tier: metrics.sandbox_tier.labels(tier)._value.get() for tier in metrics.TIERS}
-        assert reported_tiers == {tier: float(tier == runner.tier) for tier in metrics.TIERS}
+        reported_tiers = {
+            tier: sandbox_metrics.sandbox_tier.labels(tier)._value.get() for tier in sandbox_metrics.TIERS
+        }
+        assert reported_tiers == {tier: float(tier == runner.tier) for tier in sandbox_metrics.TIERS}
 
 
 @here
@@ -157,7 +159,7 @@ def test_a_sandbox_that_an_attack_gets_through_serves_nothing():
         check_startup(Settings(), runner)
     assert "does not hold" in refused.value.what
     assert "A12, read a secret file of the worker" in refused.value.why
-    assert metrics.sandbox_tier.labels("none")._value.get() == 1
+    assert sandbox_metrics.sandbox_tier.labels("none")._value.get() == 1
 
 
 def zygotes() -> set[Path]:

@@ -38,6 +38,9 @@ HAS = [
     ("undeclared_import", "from . import sibling\n" + inside("return sibling")),
     ("undeclared_import", "import importlib\n" + inside("return importlib.import_module('numpy')")),
     ("undeclared_import", inside("return __import__('numpy')")),
+    # a reader sees something else
+    ("hidden_characters", inside("return x  # \u202e } \u2066if y")),
+    ("hidden_characters", inside("return 'a\u200bb'")),
     # the engine refuses it
     ("undeclared_secret", HEAD + inside("return secret('KEY')")),
     ("undeclared_secret", "import functory as f\n" + inside("return f.secret(name='KEY')")),

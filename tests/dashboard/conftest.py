@@ -1,0 +1,64 @@
+"""Chromium and a server with a small world for the tests of the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from functory.dashboard.serving import is_built
+from tests.services.missing_servers import leave_out, require
+from tests.support.dashboard import Deployment, Screen, dashboard_server, launch, seed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def chromium_server() -> Iterator[Browser]:
+    """Chromium, shared by the tests of this process."""
+    found = require("chromium")
+    if not is_built():
+        leave_out("the dashboard is not built", "make dashboard")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = launch(playwright, found.programs["chromium"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser(chromium_server: Browser) -> Browser:
+    """Chromium by the name that tests use."""
+    return chromium_server
+
+
+@pytest.fixture(scope="package")
+def world(
+    chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, dict[str, str]]]:
+    """A server whose engine has run a small world, and ids of it."""
+    with dashboard_server(tmp_path_factory.mktemp("dashboard")) as deployment:
+        yield deployment, seed(deployment.functory)
+
+
+@pytest.fixture
+def deployment(world: tuple[Deployment, dict[str, str]]) -> Deployment:
+    return world[0]
+
+
+@pytest.fixture
+def ids(world: tuple[Deployment, dict[str, str]]) -> dict[str, str]:
+    return world[1]
+
+
+@pytest.fixture
+def screen(deployment: Deployment, browser: Browser) -> Iterator[Screen]:
+    """A page of the owner, light, 1440 wide. The test fails when the browser said anything."""
+    context = deployment.context(browser)
+    made = deployment.log_in(context)
+    yield made
+    context.close()
+    made.silent()

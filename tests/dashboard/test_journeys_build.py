@@ -1,0 +1,319 @@
+"""Journeys through functions and triggers, once with the mouse and once with the keyboard alone."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.dashboard import Deployment, Screen, dashboard_server
+from tests.support.dashboard_hands import Hands
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def server(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server whose world each journey makes for itself."""
+    with dashboard_server(tmp_path_factory.mktemp("journeys")) as deployment:
+        yield deployment
+
+
+@pytest.fixture(params=["mouse", "keys"])
+def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
+    context = server.context(browser)
+    screen = server.log_in(context)
+    yield Hands(screen, keys=request.param == "keys")
+    context.close()
+    screen.silent()
+
+
+def name_for(hands: Hands, base: str) -> str:
+    """A name that the other hands do not use."""
+    return f"{base}_{'keys' if hands.keys else 'mouse'}"
+
+
+def save(server: Deployment, name: str, source: str, **declared: object) -> None:
+    server.functory.functions.save(
+        textwrap.dedent(source).lstrip(),
+        name=name,
+        author="ada",
+        **declared,  # type: ignore[arg-type]
+    )
+
+
+def mark(screen: Screen) -> None:
+    """Put a mark into the page. A page that is loaded anew has lost it."""
+    screen.page.evaluate("window.journey = true")
+
+
+def same_page(screen: Screen) -> bool:
+    return bool(screen.page.evaluate("window.journey === true"))
+
+
+def test_a_saved_version_starts_its_trigger_and_the_tree_grows_before_ones_eyes(
+    server: Deployment, hands: Hands
+) -> None:
+    name, checker = name_for(hands, "greet"), name_for(hands, "check_greeting")
+    save(server, name, f"def {name}(who: str) -> str:\n    return 'hello ' + who\n")
+    save(
+        server,
+        checker,
+        f"def {checker}() -> str:\n    import time\n    time.sleep(1.5)\n    return 'checked'\n",
+    )
+    server.functory.register_trigger(
+        f"on-{name}", on={"type": ["function.updated"], "subject": [name]}, function=checker, input={}
+    )
+    screen = hands.screen
+    screen.go(f"/functions/{name}").ready()
+    mark(screen)
+    hands.edit(f"Source of {name}", f"def {name}(who: str) -> str:\n    return 'good day ' + who\n")
+    screen.shows("no findings")
+    hands.use("Control+s", "Save as v2")
+    screen.page.get_by_text("Activate at once").wait_for()
+    hands.push("Save", exact=True)
+    screen.page.locator("dialog").wait_for(state="detached")
+    hands.push("what it starts", "link")
+    screen.shows("function.updated")
+    if hands.keys:
+        screen.page.locator(".table-row").first.wait_for()
+        screen.press("Enter")
+    else:
+        screen.page.locator(".table-row").first.click()
+    if hands.keys:
+        screen.page.get_by_role("link", name="Tree").wait_for()
+        screen.press("T")
+    else:
+        hands.push("Tree", "link")
+    node = screen.page.get_by_role("treeitem").filter(has_text=checker)
+    node.filter(has_text="succeeded").or_(node.filter(has=screen.page.locator(".tone-ok"))).first.wait_for()
+    assert same_page(screen)
+    assert server.functory.functions.get(name)["number"] == 2
+
+
+def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validation(
+    server: Deployment, hands: Hands
+) -> None:
+    name, check, undo = (name_for(hands, one) for one in ("split", "check_split", "undo_split"))
+    good = f"def {name}(text: str) -> list:\n    return text.split()\n"
+    save(server, name, good)
+    save(
+        server,
+        check,
+        f"""
+        def {check}(event: dict) -> str:
+            from functory import call
+            version = event["data"]["version"]
+            assert call(f"{name}@{{version}}", "a b") == ["a", "b"], "wrong"
+            return "fine"
+        """,
+    )
+    save(
+        server,
+        undo,
+        f"""
+        def {undo}(event: dict) -> int:
+            from functory import functions
+            return functions.rollback("{name}")["active"]
+        """,
+        permissions=["functions:write"],
+    )
+    register = server.functory.register_trigger
+    register(f"check-{name}", on={"type": ["function.updated"], "subject": [name]}, function=check)
+    register(f"undo-{name}", on={"type": ["execution.failed"], "subject": [check]}, function=undo)
+    screen = hands.screen
+    screen.go(f"/functions/{name}").ready()
+    editor = f"Source of {name}"
+    hands.edit(editor, f"def {name}(text: str) -> list:\n    return text.split(\n")
+    screen.shows("the source has a syntax error")
+    assert screen.page.locator(".cm-lint-marker-error").count() == 1
+    assert screen.page.get_by_role("button", name="Save as").get_attribute("aria-disabled") == "true"
+    hands.edit(editor, f"def {name}(text: str) -> list:\n    return list(text)\n")
+    screen.shows("no findings")
+    hands.use("Control+s", "Save as v2")
+    screen.page.get_by_text("Activate at once").wait_for()
+    hands.push("Save", exact=True)
+    screen.shows(f"Saved {name} v2")
+    server.functory.settle()
+    screen.go(f"/functions/{name}?tab=versions").ready()
+    screen.shows("rollback")
+    assert "bad" in screen.text(".table")
+    assert server.functory.functions.get(name)["number"] == 1
+
+
+def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execution(
+    server: Deployment, hands: Hands
+) -> None:
+    name = name_for(hands, "flaky")
+    save(
+        server,
+        name,
+        f"""
+        def {name}() -> str:
+            from functory import state
+            if state.get("tried", False):
+                return "fine now"
+            state.set("tried", True)
+            raise KeyError("amount")
+        """,
+    )
+    failed = server.functory.start_execution(name, {})
+    server.functory.settle()
+    screen = hands.screen
+    screen.go("/").ready()
+    hands.push("failed/h", "link")
+    row = screen.page.locator(".table-row").filter(has_text=name).first
+    row.wait_for()
+    if hands.keys:
+        screen.press("Enter")
+    else:
+        row.click()
+    screen.shows("KeyError")
+    screen.shows("raise KeyError")
+    old = screen.page.url
+    hands.use("r", "Retry")
+    screen.page.wait_for_url(lambda url: url != old)
+    screen.shows("succeeded")
+    assert failed["id"] not in screen.page.url
+    screen.page.locator(f"a[href='/executions/{failed['id']}']").first.wait_for()
+
+
+def test_a_trigger_is_made_from_an_event_by_choosing_values_and_fires_for_the_next_one(
+    server: Deployment, hands: Hands
+) -> None:
+    name = name_for(hands, "ship")
+    kind = f"{name}.ordered"
+    save(server, name, f"def {name}(country: str) -> str:\n    return country\n")
+    emit = server.functory.emit
+    ids = [
+        emit(kind, {"country": "DE" if number % 2 else "FR", "number": number}, subject=f"order-{number}")
+        for number in range(6)
+    ]
+    server.functory.settle()
+    screen = hands.screen
+    screen.go(f"/events/{ids[-1]}").ready()
+    hands.use("n", "New trigger")
+    screen.shows("6")
+    line = screen.page.locator(".rule-event .json-line").filter(has_text="country")
+    target = line.get_by_role("button", name="use")
+    hands.reach(target)
+    if hands.keys:
+        screen.press("Enter")
+    screen.page.locator(".preview-head b", has_text=re.compile("^3$")).wait_for()
+    hands.write("Name", f"on-{name}")
+    hands.write("runs the function", name)
+    hands.edit("Input template", '{"country": "{{ data.country }}"}')
+    screen.shows("the input for this event fits")
+    hands.push("Count")
+    screen.page.locator(".backtest-counts b", has_text=re.compile("^3$")).wait_for()
+    hands.use("Control+s", "Save the trigger")
+    screen.page.get_by_text("Shadow: record").wait_for()
+    hands.push("Save", exact=True)
+    screen.page.wait_for_url(re.compile(f"/triggers/on-{name}"))
+    emit(kind, {"country": "DE", "number": 7}, subject="order-7")
+    emit(kind, {"country": "FR", "number": 8}, subject="order-8")
+    server.functory.settle()
+    rows = server.functory.executions.list(function=name)
+    assert [row["state"] for row in rows] == ["succeeded"]
+
+
+def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matches_it(
+    server: Deployment, hands: Hands
+) -> None:
+    name = name_for(hands, "alarm")
+    kind = f"{name}.raised"
+    save(server, name, f"def {name}() -> str:\n    return 'told'\n")
+    server.functory.register_trigger(
+        f"on-{name}", on={"type": [kind], "data": {"level": [{"numeric": [">", 5]}]}}, function=name, input={}
+    )
+    id_ = server.functory.emit(kind, {"level": 4}, subject="boiler")
+    server.functory.settle()
+    screen = hands.screen
+    screen.go(f"/events/{id_}").ready()
+    screen.shows(f"on-{name}")
+    screen.go(f"/triggers/on-{name}?event={id_}").ready()
+    clause = screen.page.locator(".clauses li", has_text="data.level")
+    clause.wait_for()
+    assert "found 4" in clause.inner_text()
+    assert screen.page.locator(".verdict.no").count() == 1
+    hands.edit("Pattern", f'{{"type": ["{kind}"], "data": {{"level": [{{"numeric": [">", 3]}}]}}}}')
+    screen.page.locator(".verdict.yes").wait_for()
+    assert "tone-bad" not in (clause.get_attribute("class") or "")
+    hands.use("Control+s", "Save as v2")
+    screen.page.locator("dialog").get_by_text("It matches 1 of").wait_for()
+    hands.push("Save", exact=True)
+    screen.shows(f"Saved on-{name} v2")
+    if hands.keys:
+        screen.page.evaluate("document.activeElement?.blur()")
+        screen.press("d")
+    else:
+        hands.push("Dry run")
+    screen.shows(f"It would run {name}")
+
+
+def test_a_paused_trigger_says_why_and_its_matches_say_so_until_it_is_resumed(
+    server: Deployment, hands: Hands
+) -> None:
+    name = name_for(hands, "mailer")
+    kind = f"{name}.wanted"
+    save(server, name, f"def {name}() -> str:\n    return 'sent'\n")
+    server.functory.register_trigger(f"on-{name}", on={"type": [kind]}, function=name, input={})
+    screen = hands.screen
+    screen.go(f"/triggers/on-{name}").ready()
+    hands.use("p", "Pause")
+    screen.page.get_by_label("Note").wait_for()
+    screen.page.keyboard.type("the mail server moves")
+    hands.push("Pause", exact=True)
+    screen.shows("the mail server moves")
+    server.functory.emit(kind, {}, subject="a")
+    server.functory.settle()
+    screen.go(f"/triggers/on-{name}?tab=firings").ready()
+    screen.shows("the trigger is paused")
+    hands.use("p", "Resume")
+    screen.shows("enabled")
+    server.functory.emit(kind, {}, subject="b")
+    server.functory.settle()
+    assert len(server.functory.executions.list(function=name)) == 1
+
+
+def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_right_one_runs(
+    server: Deployment, hands: Hands
+) -> None:
+    name = name_for(hands, "report")
+    save(server, name, f"def {name}(title: str, count: int = 3) -> dict:\n    return {{title: count}}\n")
+    screen = hands.screen
+    screen.expected = ["400"]
+    screen.go(f"/functions/{name}").ready()
+    hands.write("title*", "sales")
+    hands.write("count", "many")
+    hands.push("Run", exact=True)
+    fault = screen.page.locator(".field", has=screen.page.get_by_label("count")).locator(".field-fault")
+    fault.wait_for()
+    assert '"many" is not of type "integer"' in fault.inner_text()
+    assert not server.functory.executions.list(function=name)
+    hands.write("count", "12")
+    hands.push("Run", exact=True)
+    started = screen.page.locator(".started")
+    started.get_by_text("succeeded").wait_for()
+    started.get_by_text("12").wait_for()
+
+
+def test_the_runs_of_a_function_come_with_advice_and_with_where_their_time_went(
+    server: Deployment, hands: Hands
+) -> None:
+    name, part = name_for(hands, "halve"), name_for(hands, "part")
+    save(server, part, f"def {part}(n: int) -> int:\n    return n\n")
+    source = f"def {name}(n: int) -> int:\n    if n > 1:\n        raise KeyError(n)\n    return {part}(n)\n"
+    save(server, name, source, dependencies=[part])
+    for number in range(7):
+        server.functory.run(name, {"n": number})
+    screen = hands.screen
+    screen.go(f"/functions/{name}?tab=runs").ready()
+    screen.shows("5 of 5 failed attempts are KeyError")
+    screen.shows(f"functory execution list --function {name} --state failed")
+    screen.shows("Where the time of 7 executions of v1 went")
+    screen.page.get_by_role("link", name=part).wait_for()

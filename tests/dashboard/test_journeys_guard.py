@@ -1,0 +1,249 @@
+"""Journeys through schedules, secrets and access, once with the mouse and once with the keyboard alone."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+
+from tests.services.http_proxy import HttpProxy
+from tests.support.dashboard import Deployment, dashboard_server
+from tests.support.dashboard_hands import Hands
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+INPUT = "Input, JSON with {{ … }} expressions; empty leaves it"
+PASSWORD = "a password that is long"
+
+
+@pytest.fixture(scope="module")
+def server(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server whose world each journey makes for itself."""
+    with dashboard_server(tmp_path_factory.mktemp("guard")) as deployment:
+        deployment.functory.functions.save(
+            "def report(day: str = '') -> str:\n    return day\n", author="ada"
+        )
+        yield deployment
+
+
+@pytest.fixture(params=["mouse", "keys"])
+def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
+    context = server.context(browser, timezone_id="America/New_York")
+    screen = server.log_in(context)
+    yield Hands(screen, keys=request.param == "keys")
+    context.close()
+    screen.silent()
+
+
+def name_for(hands: Hands, base: str) -> str:
+    """A name that the other hands do not use."""
+    return f"{base}-{'keys' if hands.keys else 'mouse'}"
+
+
+def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reason_after(
+    server: Deployment, hands: Hands
+) -> None:
+    name, screen = name_for(hands, "nightly"), hands.screen
+    screen.go("/schedules").ready()
+    if hands.keys:
+        screen.press("n")
+    else:
+        screen.page.get_by_role("link", name="New schedule").first.click()
+    hands.write("Name", name)
+    hands.write("Expression", "30 2 * * *")
+    hands.write("Time zone", "Europe/Berlin")
+    hands.write("Function to run; empty leaves it to triggers", "report")
+    hands.write(INPUT, '{"day": "{{ event.data.local_time }}"}')
+    screen.shows("First times after clocks change")
+    preview = screen.page.locator(".card", has_text="When it ticks")
+    # In its zone and in that of the reader, winter and summer.
+    preview.get_by_text(re.compile(r"02:30 \+01:00")).first.wait_for()
+    preview.get_by_text(re.compile(r"\+02:00")).first.wait_for()
+    preview.get_by_text(re.compile(r"(19|20|21):30:00")).first.wait_for()
+    assert server.functory.schedules.list() == [] or name not in str(server.functory.schedules.list())
+    # Six fields: every second.
+    hands.write("Expression", "* * * * * *")
+    preview.get_by_text("First times after clocks change").wait_for(state="detached")
+    if hands.keys:
+        screen.press("Control+s")
+    else:
+        hands.push("Save")
+    ticks = screen.page.locator(".card", has_text="Newest ticks")
+    ticks.get_by_role("link", name="execution →").first.wait_for()
+    # A tick that its trigger did not follow says why in its row.
+    hands.use("p", "Pause")
+    screen.page.get_by_role("dialog").wait_for()
+    hands.write("Why", "until tomorrow")
+    screen.press("Enter")
+    screen.shows("until tomorrow")
+    server.functory.triggers.pause(f"schedule-{name}", note="too loud", author="ada")
+    hands.use("r", "Run now")
+    confirm = screen.page.get_by_role("dialog").get_by_role("button", name="Run now")
+    hands.reach(confirm)
+    if hands.keys:
+        screen.press("Enter")
+    ticks.get_by_text("trigger paused").first.wait_for()
+    if hands.keys:
+        hands.reach(ticks.get_by_role("link", name="execution →").last)
+        screen.press("Enter")
+    else:
+        ticks.get_by_role("link", name="execution →").last.click()
+    screen.page.wait_for_url("**/executions/*")
+    screen.shows("report")
+
+
+def test_a_backfill_is_listed_before_it_fires(server: Deployment, hands: Hands) -> None:
+    name, screen = name_for(hands, "weekly"), hands.screen
+    server.functory.schedules.save(
+        name,
+        cron="0 6 * * *",
+        timezone="UTC",
+        function="report",
+        input={"day": "{{ event.data.local_time }}"},
+    )
+    screen.go(f"/schedules/{name}").ready()
+    hands.use("b", "Backfill…")
+    dialog = screen.page.get_by_role("dialog")
+    dialog.get_by_label("From").fill("2026-01-01T00:00")
+    dialog.get_by_label("Until").fill("2026-01-04T00:00")
+    hands.push("List the times")
+    dialog.get_by_text("to be fired").first.wait_for()
+    assert server.functory.schedules.ticks(name) == []
+    hands.push("Fire 3 times")
+    dialog.get_by_role("link", name="event →").first.wait_for()
+    assert len(server.functory.schedules.ticks(name)) == 3
+
+
+def test_the_value_of_a_secret_crosses_the_wire_once_and_only_towards_the_server(
+    server: Deployment, hands: Hands, caplog: pytest.LogCaptureFixture, browser: Browser
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    name = name_for(hands, "KEY").replace("-", "_").upper()
+    values = [f"first-value-of-{name}-5bd1", f"other-value-of-{name}-77aa"]
+    function = name_for(hands, "use").replace("-", "_")
+    server.functory.functions.save(
+        f"import functory\n\ndef {function}() -> str:\n"
+        f"    value = functory.secret('{name}')\n    print('it is', value)\n    return 'sent with ' + value\n",
+        author="ada",
+        secrets=[name],
+    )
+    with HttpProxy([server.url]) as proxy:
+        context = server.context(browser)
+        behind = Deployment(server.functory, proxy.url)
+        screen = behind.log_in(context)
+        there = Hands(screen, keys=hands.keys)
+        screen.go("/secrets").ready()
+        screen.shows("not set")
+        for version, value in enumerate(values, 1):
+            there.push(f"Set{'' if version == 1 else ' new value'}: {name}")
+            screen.page.get_by_role("dialog").wait_for()
+            there.write("Value", value)
+            screen.press("Enter")
+            screen.page.get_by_text(f"{name} has version {version}").wait_for()
+            assert value not in screen.page.content()
+            execution = server.functory.executions.start(function, {})
+            server.functory.settle()
+            for tab in ("", "?tab=log", "?tab=io"):
+                screen.go(f"/executions/{execution['id']}{tab}").ready()
+                screen.shows("succeeded")
+                assert value not in screen.page.content()
+            screen.shows("sent with ***")
+            screen.go("/secrets").ready()
+            screen.page.get_by_text(f"v{version}").first.wait_for()
+        screen.go(f"/audit?subject={name}").ready()
+        screen.shows("secret.set")
+        context.close()
+        assert b"sent with ***" in proxy.answers
+        for value in values:
+            assert value.encode() not in proxy.answers
+            assert value not in caplog.text
+
+
+def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Browser) -> None:
+    name, screen = name_for(hands, "viewer"), hands.screen
+    server.functory.users.create(name, SecretStr(PASSWORD), role="viewer")
+    event = server.functory.emit(
+        "note.taken", {"text": "the content of the note"}, subject="the subject of it"
+    )
+    execution = server.functory.executions.start("report", {"day": "the content of the input"})
+    server.functory.settle()
+    with HttpProxy([server.url]) as proxy:
+        context = server.context(browser)
+        screen = Deployment(server.functory, proxy.url).log_in_as(context, name, PASSWORD)
+        # A route of payloads refuses; the page draws the marker in its place.
+        screen.expected += ["403"]
+        for path in (f"/events/{event}", f"/executions/{execution['id']}?tab=io", "/events", "/executions"):
+            screen.go(path).ready()
+            screen.shows("redacted")
+        assert b"the content of the" not in proxy.answers and b"the subject of it" not in proxy.answers
+        context.close()
+        screen.silent()
+
+
+def test_a_login_that_ends_elsewhere_kills_the_open_page(
+    server: Deployment, hands: Hands, browser: Browser
+) -> None:
+    name = name_for(hands, "operator")
+    server.functory.users.create(name, SecretStr(PASSWORD), role="operator")
+    context = server.context(browser)
+    open_page = server.log_in_as(context, name, PASSWORD)
+    open_page.expected += ["401"]
+    open_page.go("/executions").ready()
+    open_page.page.get_by_text("live", exact=True).first.wait_for()
+    hands.screen.go(f"/people/{name}").ready()
+    hands.push("End", exact=True)
+    # Within five seconds, also when nothing happens on the page, it shows no row any more and asks who is there.
+    open_page.page.locator("input[name=password]").wait_for(timeout=6_000)
+    assert "/login?next=%2Fexecutions" in open_page.page.url
+    function = name_for(hands, "late").replace("-", "_")
+    server.functory.functions.save(f"def {function}() -> int:\n    return 1\n", author="ada")
+    server.functory.executions.start(function, {})
+    server.functory.settle()
+    # What happens now arrives at the other page.
+    hands.screen.go("/executions")
+    hands.screen.shows(function)
+    assert function not in open_page.text("body")
+    answer = "fetch('/api/v1/executions').then((answer) => answer.status)"
+    assert open_page.page.evaluate(answer) == 401
+    context.close()
+
+
+def test_a_grant_is_approved_and_another_one_refused_with_a_reason(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> None:
+    with dashboard_server(tmp_path_factory.mktemp("careful"), author_grants=["secret"]) as careful:
+        functory = careful.functory
+        for keys in (False, True):
+            function = "load_by_keys" if keys else "load_by_mouse"
+            functory.functions.save(
+                f"def {function}() -> int:\n    return 1\n",
+                author="bob",
+                hosts=["a.example.com", "b.example.com"],
+            )
+            context = careful.context(browser)
+            screen = careful.log_in(context)
+            hands = Hands(screen, keys=keys)
+            screen.go("/approvals?tab=grants").ready()
+            for key, button in (("A", "Approve"), ("D", "Refuse")):
+                hands.use(key, button)
+                dialog = screen.page.get_by_role("dialog")
+                dialog.wait_for()
+                # Enter never decides: a reason is given and the button is meant.
+                hands.write("Reason, kept in the audit log", "it was talked about")
+                screen.press("Enter")
+                assert dialog.is_visible()
+                hands.reach(dialog.get_by_role("button", name=button))
+                if keys:
+                    screen.press("Enter")
+                dialog.wait_for(state="detached")
+            screen.shows("No grant waits for approval")
+            of_it = [row for row in functory.grant_approvals.list() if row["function"] == function]
+            assert [row["status"] for row in of_it] == ["operator", "pending"]
+            assert of_it[0]["reason"] == "it was talked about"
+            context.close()
+            screen.silent()

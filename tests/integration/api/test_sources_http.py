@@ -1,0 +1,134 @@
+"""Sources over HTTP: every kind by the same routes, and the times of schedules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from functory.client import Functory
+from tests.support.api_client import ApiClient
+from tests.support.world import names
+
+pytest_plugins = ["tests.support.world"]
+
+HOOK = {"auth": {"type": "github", "secret": "HOOK"}}
+
+
+@pytest.fixture
+def api(engine: Functory) -> ApiClient:
+    engine.functions.save("def report(event):\n    return event['data']['local_time']\n")
+    return ApiClient(engine)
+
+
+def nightly(api: ApiClient, **config: object) -> dict:
+    body = {"config": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"} | config, "function": "report"}
+    return api.put("/sources/schedule/nightly", body, status=201)
+
+
+def test_a_schedule_is_saved_with_its_trigger_by_its_author(api: ApiClient, engine: Functory) -> None:
+    made = nightly(api)
+    assert (made["author"], made["function"], made["trigger"]) == ("ada", "report", "schedule-nightly")
+    assert engine.triggers.get("schedule-nightly")["author"] == "ada"
+    assert (made["timezone"], made["missed"], made["version"]) == ("Europe/Berlin", 0, 1)
+    (row,) = api.get("/sources/schedule")
+    assert (row["name"], row["function"], row["next_at"] is not None) == ("nightly", "report", True)
+    times = api.get("/sources/schedule/nightly/next")
+    assert len(times) == 3
+    assert times[0]["local_time"][11:16] == "02:30"
+    body = {"config": {"cron": "0 3 * * *"}}
+    stale = api.put("/sources/schedule/nightly", body, headers={"if-match": '"7"'}, status=412)
+    assert stale["current"] == 1
+    wrong = api.put("/sources/schedule/nightly", {"config": {"cron": "often"}}, status=400)
+    assert "cron" in wrong["title"] + wrong["detail"]
+    api.send("DELETE", "/sources/schedule/nightly", status=204)
+    api.get("/sources/schedule/nightly", status=404)
+    api.get("/triggers/schedule-nightly", status=404)
+
+
+def test_times_of_a_schedule_are_shown_before_it_is_saved_also_where_clocks_change(
+    api: ApiClient, engine: Functory
+) -> None:
+    config = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+    times = api.post("/sources/schedule:preview", {"config": config, "count": 400})["times"]
+    assert [time["local_time"][11:16] for time in times[:3]] == ["02:30"] * 3
+    # On the day without 02:30 it fires when the clocks have moved on; on the other one once.
+    assert {time["local_time"][19:] for time in times} == {"+01:00", "+02:00"}
+    assert len({time["local_time"][:10] for time in times}) == 400
+    assert engine.schedules.list() == []
+    # A person who still types gets no error.
+    wrong = api.post("/sources/schedule:preview", {"config": {"cron": "often"}})
+    assert wrong["times"] == [] and "cron" in wrong["problem"]
+
+
+def test_a_list_says_what_each_source_is_about(api: ApiClient, tmp_path: Path) -> None:
+    api.put("/sources/file/inbox", {"config": {"path": str(tmp_path)}}, status=201)
+    api.put(
+        "/sources/webhook/shop",
+        {"config": {"auth": {"type": "none", "allow_unauthenticated": True}}},
+        status=201,
+    )
+    assert [row["about"] for row in api.get("/sources/file")] == [str(tmp_path)]
+    assert [row["about"] for row in api.get("/sources/webhook")] == ["none"]
+
+
+def test_a_backfill_lists_its_times_first_and_writes_each_once(api: ApiClient, engine: Functory) -> None:
+    nightly(api)
+    engine.sources.pause("schedule", "nightly")
+    window = {"from": "2026-01-01T00:00", "until": "2026-01-03T00:00"}
+    listed = api.post("/sources/schedule/nightly:backfill", window)
+    assert (listed["dry_run"], names(listed["items"], "status")) == (True, ["to be fired"] * 2)
+    assert api.get("/sources/schedule/nightly/ticks")["items"] == []
+    done = api.post("/sources/schedule/nightly:backfill", window | {"dry_run": False})
+    assert names(done["items"], "status") == ["fired"] * 2
+    again = api.post("/sources/schedule/nightly:backfill", window | {"dry_run": False})
+    assert names(again["items"], "status") == ["fired before"] * 2
+    engine.settle()
+    ticks = api.get("/sources/schedule/nightly/ticks")["items"]
+    assert names(ticks, "origin") == ["backfill"] * 2
+    assert [engine.executions.get(tick["execution_id"])["result"][11:16] for tick in ticks] == ["02:30"] * 2
+    api.post("/sources/schedule/nightly:backfill", window | {"until": "never"}, status=400)
+
+
+def test_a_schedule_is_fired_by_hand(api: ApiClient, engine: Functory) -> None:
+    nightly(api)
+    fired = api.post("/sources/schedule/nightly:trigger", {}, status=201)
+    engine.settle()
+    (tick,) = api.get("/sources/schedule/nightly/ticks")["items"]
+    assert (tick["event_id"], tick["origin"], tick["reason"]) == (fired["event_id"], "manual", None)
+    engine.triggers.pause("schedule-nightly")
+    api.post("/sources/schedule/nightly:trigger", {}, status=201)
+    engine.settle()
+    skipped, _ = api.get("/sources/schedule/nightly/ticks")["items"]
+    assert (skipped["reason"], skipped["execution_id"]) == ("trigger_paused", None)
+    api.post("/sources/schedule/nightly:trigger", {"overlap": "whatever"}, status=400)
+
+
+def test_other_kinds_are_saved_paused_and_resumed_by_the_same_routes(api: ApiClient) -> None:
+    made = api.put("/sources/webhook/github", {"config": HOOK}, status=201)
+    assert made["url"].endswith("/webhooks/github")
+    assert api.put("/sources/webhook/github", {"config": HOOK})["created"] is False
+    paused = api.post("/sources/webhook/github:pause", {"note": "moving"})
+    assert (paused["state"], paused["note"]) == ("paused", "moving")
+    assert api.post("/sources/webhook/github:resume")["state"] == "enabled"
+    api.put("/sources/webhook/github", {"config": HOOK, "function": "report"}, status=400)
+    api.put("/sources/webhook/gitlab", {"config": {"colour": "red"}}, status=400)
+    assert names(api.get("/sources"), "kind") == ["webhook"]
+    api.get("/sources/pigeon", status=404)
+    kinds = {one["kind"]: one for one in api.get("/sources/kinds")}
+    assert {"schedule", "webhook", "file"} <= set(kinds)
+    assert "cron" in kinds["schedule"]["config_schema"]["properties"]
+
+
+def test_sources_belong_to_the_whole_installation(api: ApiClient) -> None:
+    nightly(api)
+    with api.as_("author", labels=["team:a"]):
+        api.get("/sources", status=403)
+        api.put("/sources/webhook/github", {"config": HOOK}, status=403)
+    with api.as_("viewer"):
+        assert names(api.get("/sources")) == ["nightly"]
+        api.put("/sources/webhook/github", {"config": HOOK}, status=403)
+        api.post("/sources/schedule/nightly:trigger", {}, status=403)
+    with api.as_("operator"):
+        api.post("/sources/schedule/nightly:pause", {})
+        api.send("DELETE", "/sources/schedule/nightly", status=403)
