@@ -53,17 +53,17 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n * 2)))
 test: .venv/.ready .venv/.dashboard ## run the tests on their own servers: minutes (with STRICT=1 a missing server is a failure)
 	@$(PY) -m tests.services --install
 	@dashboard/build.sh test
-	@$(PY) -m pytest -n $(JOBS) $(ARGS)
+	@$(PY) -m pytest --second-look -n $(JOBS) $(ARGS)
 
 test-all: .venv/.ready .venv/.dashboard .venv/.fuzz ## run the long tests too: every attack in every tier, faults, many seeds, fuzz
 	@$(PY) -m tests.services --install
-	@$(PY) -m pytest -n $(JOBS) --long=all $(ARGS)
+	@$(PY) -m pytest --second-look -n $(JOBS) --long=all $(ARGS)
 	@$(PY) -m tests.simulation --seeds 3000 --jobs 2
 	@$(PY) -m tests.fuzz.frames --seconds 60
 
 test-sample: .venv/.ready .venv/.dashboard ## run some of the long tests, chosen by a seed (ARGS='--long-seed 7 --long-seconds 300')
 	@$(PY) -m tests.services --install
-	@$(PY) -m pytest -n $(JOBS) --long=sample $(ARGS)
+	@$(PY) -m pytest --second-look -n $(JOBS) --long=sample $(ARGS)
 
 fuzz: .venv/.fuzz ## send random bytes to the worker's side of the sandbox (ARGS='--seconds 60')
 	@$(PY) -m tests.fuzz.frames $(ARGS)

@@ -5,15 +5,14 @@ virtual host of its own. The servers start when the first test needs them, are s
 and end with it. A test that stops or harms a server asks for `own_postgres_server` and so on. Tests that use
 servers carry the marks `postgres`, `redis` and `rabbitmq` without saying so, hence `pytest -m "not rabbitmq"` works.
 
-Long tests (`tests/long.txt`) are left out unless `--long` asks for them; a failure is final unless `tests/reruns.txt`
-names the test.
+Long tests (`tests/long.txt`) are left out unless `--long` asks for them. With `--second-look`, as in `make test`, what
+fails runs again alone.
 """
 
 import gc
 import logging
 import os
 import secrets
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from tests.services.rabbitmq import RabbitMQ
     from tests.services.redis import Redis
 
+
+pytest_plugins = ["tests.support.second_look"]
 
 # Test modules import from it what their fixtures come from: its asserts are rewritten in any order of imports.
 pytest.register_assert_rewrite("tests.support.world")
@@ -261,11 +262,10 @@ CHEAP = frozenset(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with the servers that its fixtures need and with its group, and leave out the long ones."""
     ids = {item: _id(item) for item in items}
-    long, reruns = test_lists.read(test_lists.LONG), test_lists.read(test_lists.RERUNS)
-    if config.args == [str(TESTS)] or config.args == ["tests"]:
-        for path, lines in ((test_lists.LONG, long), (test_lists.RERUNS, reruns)):
-            if missing := test_lists.unused(lines, list(ids.values())):
-                raise pytest.UsageError(f"{path}: there is no such test: {missing}")
+    long = test_lists.read(test_lists.LONG)
+    all_of_them = config.args in ([str(TESTS)], ["tests"])
+    if all_of_them and (missing := test_lists.unused(long, list(ids.values()))):
+        raise pytest.UsageError(f"{test_lists.LONG}: there is no such test: {missing}")
     items.sort(key=lambda item: _rank(ids[item]))
     for item in items:
         _group(item, ids[item])
@@ -274,8 +274,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(service)
         if (line := test_lists.first(long, ids[item])) and line.word != "0":
             item.add_marker(pytest.mark.long(float(line.word)))
-        if os.environ.get("CI") and test_lists.first(reruns, ids[item]):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     _select_long(config, items, ids)
     groups.write(items)
 
@@ -354,19 +352,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how to repeat what failed, which tests needed a second run, what tests left out, and missing servers."""
+    """Print how to repeat what failed, what tests left out, and missing servers."""
+    from tests.support.second_look import again
+
     failed = {entry.nodeid for kind in ("failed", "error") for entry in terminalreporter.stats.get(kind, [])}
     if failed:
         terminalreporter.section("AGAIN", sep="=")
-        seed = terminalreporter.config.option.hypothesis_seed
         for test in sorted(failed)[:LINES]:
-            terminalreporter.line(f'make test ARGS="-n 0 --hypothesis-seed={seed} {shlex.quote(test)}"')
-    again = terminalreporter.stats.get("rerun", [])
-    if again:
-        terminalreporter.section("FAILED ONCE", sep="!", yellow=True, bold=True)
-        for entry in again:
-            terminalreporter.line(entry.nodeid)
-            terminalreporter.line("\n".join(entry.longreprtext.splitlines()[-LINES:]))
+            terminalreporter.line(again(terminalreporter.config, test))
     left_out = [
         value
         for entry in terminalreporter.stats.get("passed", [])

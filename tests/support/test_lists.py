@@ -1,4 +1,4 @@
-"""Reads the lists of tests in text files: the long tests, and those that may run a second time.
+"""Reads lists of tests in text files: the long tests.
 
 A line is ``words  pattern  reason``: the pattern is a test's id below ``tests/``, in which ``*`` stands for any text.
 Lines that begin with ``#`` are comments. The first pattern that fits a test is the one that counts.
@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
-LONG, RERUNS = TESTS / "long.txt", TESTS / "reruns.txt"
+LONG = TESTS / "long.txt"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""The lists of long tests and of tests that may run twice."""
+"""The list of long tests."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.support.test_lists import LONG, RERUNS, Estimate, first, read, sample, unused
+from tests.support.test_lists import LONG, Estimate, first, read, sample, unused
 
 
 def test_the_first_pattern_that_fits_counts(tmp_path: Path) -> None:
@@ -23,9 +23,8 @@ def test_the_first_pattern_that_fits_counts(tmp_path: Path) -> None:
         read(list_)
 
 
-def test_the_lists_of_this_repository_can_be_read() -> None:
+def test_the_list_of_this_repository_can_be_read() -> None:
     assert [float(line.word) for line in read(LONG)]
-    assert all(line.reason for line in read(RERUNS))
 
 
 def test_a_sample_fits_into_its_seconds_and_can_be_repeated() -> None:
