@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import structlog
-
 from functory.engine import private_files
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations
@@ -27,6 +25,7 @@ from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.settings import Settings, load_settings
+from functory.engine.telemetry import log_config
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers
 from functory.engine.triggers.suppressions import Suppressions
@@ -75,6 +74,8 @@ class ClientServices:
         """Open the database of the settings. With ``create`` the embedded mode makes a missing database or schema, else
         it raises :class:`NotFound` or :class:`Conflict`; ``created`` says whether it did.
         """
+        # A plain script, or an application with a logging of its own: messages must not mix with what it prints.
+        log_config.warn_on_stderr()
         self.settings = settings or load_settings()
         self.author = author or _whoami()
         if create and self.settings.database.startswith("sqlite"):
@@ -327,12 +328,7 @@ class ClientServices:
         """In embedded mode, run all roles in this process from now on; else check the schema."""
         with self._lock:
             if self._embedded is None and self.settings.embedded:
-                from functory.engine.telemetry import log_config
                 from functory.roles.services import EmbeddedRoles
-
-                if not structlog.is_configured():
-                    # A plain script: log messages of the roles must not mix with its output.
-                    log_config.configure("warning")
 
                 embedded = EmbeddedRoles(self.database, self.settings, self.runner)
                 embedded.start()

@@ -23,10 +23,11 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from functory.engine.telemetry import log_config
 from tests.services.installation import SERVICES
 from tests.services.missing_servers import report, require
 from tests.services.shared import shared
-from tests.support import groups, test_lists
+from tests.support import groups, patience, test_lists
 from tests.support.thoroughness import LEFT_OUT, VARIABLE, amount
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 
 pytest_plugins = ["tests.support.second_look"]
+
+# A message of another thread must not come between what a test reads from stdout.
+log_config.warn_on_stderr()
 
 # Test modules import from it what their fixtures come from: its asserts are rewritten in any order of imports.
 pytest.register_assert_rewrite("tests.support.world")
@@ -193,8 +197,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("functory")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = int(os.environ.setdefault(SEED, str(secrets.randbelow(2**32))))
-    if getattr(config.option, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
-        groups.prepare()
+    processes = getattr(config.option, "numprocesses", None)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        patience.measure(processes or 1)
+        if processes:
+            groups.prepare()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -205,7 +212,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say what this run can be repeated with."""
-    return f"seed of examples: {config.option.hypothesis_seed}"
+    return (
+        f"seed of examples: {config.option.hypothesis_seed}; limits are {patience.factor():g} times as long"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -269,6 +278,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _rank(ids[item]))
     for item in items:
         _group(item, ids[item])
+        _have_patience(item)
         for service in SERVICES:
             if {f"{service}_server", f"own_{service}_server"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(service)
@@ -310,6 +320,14 @@ def _group(item: pytest.Item, test: str) -> None:
         item.add_marker(pytest.mark.xdist_group(file))
     elif not file.endswith("test_docs.py"):
         item.add_marker(pytest.mark.xdist_group(f"{file}::{function.partition('[')[0]}"))
+
+
+def _have_patience(item: pytest.Item) -> None:
+    """Lengthen the limit of pytest-timeout, which ends a test that hangs."""
+    mark = item.get_closest_marker("timeout")
+    seconds = mark.args[0] if mark else item.config.getoption("timeout") or item.config.getini("timeout")
+    if seconds:
+        item.add_marker(pytest.mark.timeout(patience.patient(float(seconds))), append=False)
 
 
 class _NoFixtures:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli_shell import Shell
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -185,7 +186,7 @@ def test_a_wait_that_is_over_ends_with_124_and_ctrl_c_with_130(shell: Shell) -> 
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(patient(20)) == 130
         assert process.stderr.read() == "error: interrupted\n"
 
 

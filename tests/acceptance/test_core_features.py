@@ -12,6 +12,7 @@ import pytest
 
 from functory.client import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
+from tests.support.patience import patient
 
 WAIT = 30.0
 
@@ -313,7 +314,7 @@ def test_waiting_parents_never_starve_their_children(functory: Functory, name: s
         f"def {name}(n):\n    from functory import call\n    return 0 if n == 0 else 1 + call('{name}', n - 1)\n"
     )
     handles = [functory.submit(name, 8) for _ in range(3)]
-    assert [handle.result(60) for handle in handles] == [8, 8, 8]
+    assert [handle.result(patient(60)) for handle in handles] == [8, 8, 8]
 
 
 def test_endless_calls_end_at_the_depth_limit(functory: Functory, name: str) -> None:

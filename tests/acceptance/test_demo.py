@@ -18,6 +18,7 @@ from functory.engine.settings import load_settings
 from functory.triggers.patterns.output_patterns import matcher
 from tests.services.missing_servers import require
 from tests.support.console_script import PROGRAM, shell_folder
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 
@@ -30,7 +31,7 @@ def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> sub
     (folder / "tmp").mkdir(exist_ok=True)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
     clean |= {"TMPDIR": str(folder / "tmp"), **environment}
-    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=90)
+    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=patient(90))
 
 
 def opened(home: Path) -> Functory:
@@ -265,7 +266,7 @@ def test_it_serves_the_dashboard_on_what_it_has_made_until_it_is_ended(tmp_path:
                 assert (page.status_code, "Functory" in page.text) == (200, True)
         finally:
             running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 0
+        assert running.wait(patient(20)) == 0
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -288,7 +289,9 @@ def test_it_lets_a_prometheus_collect_the_metrics_of_all_steps_until_it_is_ended
             def stopped() -> list[str]:
                 """The number of stops by guards, as Prometheus knows it."""
                 asked = httpx.get(
-                    f"{url}/api/v1/query", params={"query": "sum(functory_guard_blocks_total)"}, timeout=10
+                    f"{url}/api/v1/query",
+                    params={"query": "sum(functory_guard_blocks_total)"},
+                    timeout=patient(10),
                 )
                 return [row["value"][1] for row in asked.json()["data"]["result"]]
 
@@ -296,7 +299,7 @@ def test_it_lets_a_prometheus_collect_the_metrics_of_all_steps_until_it_is_ended
         finally:
             running.send_signal(signal.SIGINT)
         running.stdout.read()
-        assert running.wait(20) == 0
+        assert running.wait(patient(20)) == 0
     assert list((tmp_path / "tmp").iterdir()) == []
     with pytest.raises(httpx.ConnectError):
         httpx.get(url)

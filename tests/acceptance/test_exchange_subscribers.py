@@ -11,6 +11,7 @@ from cloudevents.v1.http import CloudEvent
 
 from functory.client import Functory
 from tests.acceptance.conftest import ON_SERVERS
+from tests.support.patience import patient
 
 # The in-memory transport has no subscribers outside of its process.
 pytestmark = pytest.mark.parametrize("functory", ON_SERVERS, indirect=True)
@@ -33,7 +34,7 @@ def subscriber(functory: Functory):
             def receive(count: int) -> list[kombu.Message]:
                 try:
                     while len(received) < count:
-                        connection.drain_events(timeout=20)
+                        connection.drain_events(timeout=patient(20))
                 except TimeoutError:
                     pytest.fail(f"only {len(received)} of {count} messages came")
                 return received[:count]

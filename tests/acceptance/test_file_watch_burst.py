@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.database.clock import SystemClock
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -52,7 +53,7 @@ class Watchers:
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(20)
+        process.wait(patient(20))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import test_docs
+from tests.support.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sys.executable).parent
@@ -85,7 +86,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         env=kept | environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patient(110),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

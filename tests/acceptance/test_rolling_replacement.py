@@ -21,6 +21,7 @@ from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants
 from tests.support.earlier_versions import unpack
+from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 from tests.support.waiting import wait_for
 
@@ -93,7 +94,7 @@ class Versions:
 def done(role: Role) -> int:
     """What a role has done: events that a router has routed, attempts that a worker has ended."""
     family = "functory_router_events_total" if "router" in role.name else "functory_execution_attempts_total"
-    with urllib.request.urlopen(role.metrics, timeout=10) as answer:
+    with urllib.request.urlopen(role.metrics, timeout=patient(10)) as answer:
         text = answer.read().decode()
     return int(sum(float(value) for value in re.findall(rf"^{family}(?:\{{.*\}})? (\S+)", text, re.M)))
 

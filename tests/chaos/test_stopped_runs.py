@@ -12,6 +12,7 @@ import pytest
 
 from tests.services.missing_servers import require
 from tests.services.server import is_alive
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ def test_a_runner_that_is_asked_to_end_leaves_no_process_and_no_folder(tmp_path)
         runner.send_signal(signal.SIGTERM)
         # A supervisor that is in a hurry sends it twice.
         runner.send_signal(signal.SIGTERM)
-        assert runner.wait(120) == 128 + signal.SIGTERM
+        assert runner.wait(patient(120)) == 128 + signal.SIGTERM
         wait_for(lambda: not any(is_alive(each) for each in found))
         assert not list(tmp_path.glob("chaos-*")) and not results.exists()
     finally:

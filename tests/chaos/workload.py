@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from functory.engine.errors import Unavailable
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from tests.chaos.fault import Chaos
@@ -192,7 +193,7 @@ def feeding(chaos: Chaos) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(patient(30))
 
 
 def settled(chaos: Chaos) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from functory.api import openapi
 from tests.services.missing_servers import leave_out
+from tests.support.patience import patient
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 KILO = 1024
@@ -23,7 +24,7 @@ def _build(folder: Path) -> dict[str, bytes]:
     if node is None or not (DASHBOARD / "node_modules").is_dir():
         leave_out("the packages of the dashboard are not installed", "make dashboard")
     environment = os.environ | {"DASHBOARD_STATIC": str(folder)}
-    subprocess.run([node, "build.mjs"], cwd=DASHBOARD, env=environment, check=True, timeout=100)
+    subprocess.run([node, "build.mjs"], cwd=DASHBOARD, env=environment, check=True, timeout=patient(100))
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

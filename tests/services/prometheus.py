@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from tests.services.server import NotReady, Server, environment_without
+from tests.support.patience import patient
 
 # The longest wait for scrapes, in seconds: one takes milliseconds, but a busy machine delays it.
 SCRAPE_SECONDS = 60.0
@@ -59,7 +60,7 @@ class Prometheus(Server):
         """Compare the data folder of the server that answers with ours; it answers queries later than this."""
         try:
             flags = self._get("/api/v1/status/flags")
-            with urlopen(f"{self.url}/-/ready", timeout=5):
+            with urlopen(f"{self.url}/-/ready", timeout=patient(5)):
                 pass
         except OSError as error:
             raise NotReady(str(error)) from error
@@ -101,7 +102,7 @@ class Prometheus(Server):
 
     def _get(self, path: str, **parameters: str) -> Any:
         try:
-            with urlopen(f"{self.url}{path}?{urlencode(parameters)}", timeout=30) as answer:
+            with urlopen(f"{self.url}{path}?{urlencode(parameters)}", timeout=patient(30)) as answer:
                 return json.load(answer)["data"]
         except HTTPError as error:
             if error.code not in (400, 422):

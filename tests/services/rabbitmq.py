@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.services.port import free_port
 from tests.services.server import NotReady, Server, environment_without
+from tests.support.patience import patient
 
 # Erlang starts threads for each core, and ten for files. A server with little to do starts quicker with one of each
 # kind: for processes, for long computations, for files, and for drivers.
@@ -178,7 +179,7 @@ class RabbitMQ(Server):
         deadline = time.monotonic() + self.start_seconds
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.epmd_port), timeout=5).close()
+                socket.create_connection(("127.0.0.1", self.epmd_port), timeout=patient(5)).close()
                 return
             except OSError:
                 if not self.running or time.monotonic() > deadline:

@@ -23,6 +23,7 @@ from typing import Any, Self
 import psutil
 
 from tests.services.port import free_port
+from tests.support.patience import patient
 
 # A line on its input ends the guard; the end of its input means that the owner is dead.
 GUARD = 'read -r _ && exit 0; exec <&-; kill -s KILL -- "-$1"; rm -rf -- "$2"'
@@ -44,8 +45,8 @@ class Server(ABC):
     title: str
     account: str  # the ordinary user that runs it when the tests run as root
     stop_signal = signal.SIGTERM
-    # The slowest one needs under ten seconds on an idle machine; a loaded one may need several times that.
-    start_seconds = 240.0
+    # The slowest one needs under ten seconds on a quiet machine.
+    start_seconds = 120.0
     stop_seconds = 30.0
     # The folder in which the server's folder is made; None for the one in memory, where there is room.
     parent: Path | None = None
@@ -146,7 +147,7 @@ class Server(ABC):
             process = self._running[-1][0]
             process.send_signal(self.stop_signal)
             try:
-                process.wait(self.stop_seconds)
+                process.wait(patient(self.stop_seconds))
             except subprocess.TimeoutExpired:
                 pass
         self.kill()
@@ -281,7 +282,7 @@ class Server(ABC):
             os.chown(path, self._uid, self._gid)
 
     def _wait_until_ours(self) -> None:
-        deadline = time.monotonic() + self.start_seconds
+        deadline = time.monotonic() + patient(self.start_seconds)
         while True:
             process = self._running[-1][0]
             if process.poll() is not None:
@@ -293,7 +294,7 @@ class Server(ABC):
             except NotReady as reason:
                 if time.monotonic() > deadline:
                     raise RuntimeError(
-                        self._failure(f"did not answer within {self.start_seconds:.0f} s ({reason})")
+                        self._failure(f"did not answer within {patient(self.start_seconds):.0f} s ({reason})")
                     ) from reason
             time.sleep(0.02)
 

@@ -17,6 +17,7 @@ import structlog
 
 from functory.cli.main import main
 from tests.support.console_script import PROGRAM, ConsoleScript
+from tests.support.patience import patient
 
 
 class Shell:
@@ -69,7 +70,7 @@ class Shell:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=patient(100),
             check=False,
         )
 

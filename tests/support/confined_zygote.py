@@ -25,6 +25,7 @@ if __name__ == "__main__":
 import msgspec  # noqa: E402 - the path is set above
 
 from functory.workers.sandbox.protocol.plan import Bounds, Plan  # noqa: E402
+from tests.support.patience import patient  # noqa: E402
 
 MIB = 1 << 20
 BOUNDS = Bounds(
@@ -132,7 +133,7 @@ class Contained:
 
     def finish(self) -> list[Any]:
         """Wait for the end. Returns all sent values; a child's wait status is ``["ended", n]``."""
-        out, error = self.shim.communicate(timeout=60)
+        out, error = self.shim.communicate(timeout=patient(60))
         shutil.rmtree(self.base, ignore_errors=True)
         if self._lifeline >= 0:
             self.leave()

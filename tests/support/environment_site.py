@@ -15,6 +15,7 @@ import pytest
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import Settings
 from functory.workers.environments import Environments, uv
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -68,7 +69,7 @@ def instead_of_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str)
 
 def wait_for_the_end_of(group: int) -> None:
     """Fails when a process of this group is alive for longer than a killed one can be; zombies are dead."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patient(10)
     alive = [group]
     while alive and time.monotonic() < deadline:
         alive = []

@@ -16,6 +16,7 @@ from functory.api.access.rights import OF_ROLE, Caller
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
+from tests.support.patience import patient
 
 # Callers by the name that a client of a test sends as its token.
 CALLERS = {
@@ -61,7 +62,7 @@ def stream(
     found, opened = Stream(), threading.Event()
     headers = {"authorization": f"Bearer {token}"} if token else {"x-name": name}
     headers |= {"last-event-id": last_id} if last_id else {}
-    client = httpx.Client(timeout=60)
+    client = httpx.Client(timeout=patient(60))
     responses: list[httpx.Response] = []
 
     def read() -> None:
@@ -93,14 +94,14 @@ def stream(
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
-    assert opened.wait(20)
+    assert opened.wait(patient(20))
     try:
         yield found
     finally:
         for response in responses:
             with contextlib.suppress(Exception):
                 response.extensions["network_stream"].get_extra_info("socket").shutdown(2)
-        thread.join(10)
+        thread.join(patient(10))
         client.close()
 
 

@@ -10,7 +10,8 @@
 
 Each process is the console script ``functory`` with the settings in its environment and a session of its
 own; a start is a quick one (``tests/support/console_script.py``) unless ``by_exec`` asks for the real one. ``start``
-returns when the role has printed its ready line; leaving the block kills whatever is left.
+returns when the role has printed its ready line; leaving the block kills whatever is left. Limits are longer on a busy
+machine (``tests/support/patience.py``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import psutil
 from functory.client import Functory
 from functory.engine.settings import Settings, load_settings
 from tests.support.console_script import PROGRAM, ConsoleScript
+from tests.support.patience import patient
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -112,11 +114,12 @@ class Role:
 
     def wait(self, timeout: float = STOP_SECONDS) -> int:
         """Wait for the end. Returns the exit code; fails with the output when the process does not end."""
+        limit = patient(timeout)
         try:
-            code = self.process.wait(timeout)
+            code = self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {timeout:g} s:\n{self.output}") from None
-        self._reader.join(timeout=5)
+            raise AssertionError(f"{self.name} did not end within {limit:g} s:\n{self.output}") from None
+        self._reader.join(timeout=patient(5))
         return code
 
     def stop(self, timeout: float = STOP_SECONDS) -> int:
@@ -139,8 +142,8 @@ class Role:
                     child.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(10)
-        self._reader.join(timeout=5)
+        self.process.wait(patient(10))
+        self._reader.join(timeout=patient(5))
         if self.process.stdout is not None and not self._reader.is_alive():
             self.process.stdout.close()
 
@@ -155,7 +158,8 @@ class Role:
             self._seen.notify_all()
 
     def _wait(self, seen: Any, timeout: float, what: str) -> None:
-        deadline = time.monotonic() + timeout
+        limit = patient(timeout)
+        deadline = time.monotonic() + limit
         with self._seen:
             while not seen():
                 left = deadline - time.monotonic()
@@ -164,7 +168,7 @@ class Role:
                         f"{self.name} ended ({self.process.poll()}) without {what}:\n{self.output}"
                     )
                 if left <= 0:
-                    raise AssertionError(f"{self.name} did not print {what} in {timeout:g} s:\n{self.output}")
+                    raise AssertionError(f"{self.name} did not print {what} in {limit:g} s:\n{self.output}")
                 self._seen.wait(left)
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support import unprivileged
+from tests.support.patience import patient
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "/usr/lib/systemd/systemd"
@@ -65,7 +66,7 @@ class Systemd:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            self._process.wait(20)
+            self._process.wait(patient(20))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -86,7 +87,7 @@ class Systemd:
     def _enter(self, *words: str) -> subprocess.CompletedProcess[str]:
         (pid,) = self._children()
         entered = ["nsenter", "-t", str(pid), "-m", "-p", "-C", "-u", "-i", "--", *words]
-        return subprocess.run(entered, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(entered, capture_output=True, text=True, check=False, timeout=patient(120))
 
     def _children(self) -> list[int]:
         with contextlib.suppress(OSError):

@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import patient
+
 UID = 1001
 _ROOT = Path(__file__).resolve().parents[2]
 _CLONE_NEWNS = 0x00020000  # linux/sched.h
@@ -36,7 +38,9 @@ def run(argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
 
 def missing() -> str | None:
     """The reason why this session cannot become an ordinary user; None if it can."""
-    done = run([sys.executable, "-c", "import os; assert os.getuid() != 0; import tests"], timeout=60)
+    done = run(
+        [sys.executable, "-c", "import os; assert os.getuid() != 0; import tests"], timeout=patient(60)
+    )
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it was killed"])[-1]
 
 

@@ -7,21 +7,25 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tests.support.patience import patient
+
 Found = TypeVar("Found")
 
-# Far longer than any test waits, because the machine may be busy.
+# Far longer than any test waits on a quiet machine; `patient` makes it longer on a busy one.
 SECONDS = 30.0
 # The pause between two calls is short at first, then longer, because a call may be costly.
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 
 
 def wait_for(fact: Callable[[], Found], what: str = "", *, seconds: float = SECONDS) -> Found:
-    """Call ``fact`` until its value is true, and return that value. Fails with ``what`` after ``seconds``."""
-    deadline = time.monotonic() + seconds
+    """Call ``fact`` until its value is true, and return that value. Fails with ``what`` after ``seconds``, or after
+    longer on a busy machine."""
+    limit = patient(seconds)
+    deadline = time.monotonic() + limit
     pause = FIRST_PAUSE
     while not (found := fact()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what or _source(fact)}")
+            raise AssertionError(f"not within {limit:g} s: {what or _source(fact)}")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
     return found

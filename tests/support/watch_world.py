@@ -11,6 +11,7 @@ from functory.engine.database.clock import SystemClock
 from functory.engine.errors import Unavailable
 from functory.triggers.sources.files import FileSource
 from functory.triggers.sources.supervisor import SourceSupervisor
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -40,7 +41,7 @@ class Watched:
         """Stop the supervisor softly."""
         self._ending.set()
         if self._thread is not None:
-            self._thread.join(20)
+            self._thread.join(patient(20))
 
     def watches(self, name: str = "inbox") -> "Watched":
         """Wait until the watch has scanned the folder."""

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.patience import patient
+
 
 def wheel(
     name: str, version: str, files: Mapping[str, str | bytes], requires: Sequence[str] = ()
@@ -146,7 +148,7 @@ def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
             _, folder, name, *_ = [*self.path.split("/"), ""]
             if folder == "files" and name.endswith(".whl"):
                 index.asked.set()
-                index.open.wait(60)
+                index.open.wait(patient(60))
             content = index.file(name) if folder == "files" else (index.page(name) or "").encode() or None
             kind = "text/html" if folder == "simple" else "application/octet-stream"
             self._answer(200 if content else 404, content or b"nothing here", kind)

@@ -1,7 +1,7 @@
 """Logging of a role process: structlog for our own lines and for those of the libraries, on stderr.
 
-Every role calls :func:`configure` once at its start; an embedding program does not, and keeps its own
-logging. Lines are text for people or, with ``log_json``, one JSON object each. Whatever is written, a
+Every role calls :func:`configure` once at its start. A program that opens a client keeps its own logging
+(:func:`warn_on_stderr`). Lines are text for people or, with ``log_json``, one JSON object each. Whatever is written, a
 password inside a URL is masked in the finished line: libraries put broker and database addresses into
 their messages and tracebacks without asking.
 """
@@ -86,6 +86,31 @@ def configure(level: str = "info", *, as_json: bool = False, stream: Any = None)
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+def warn_on_stderr() -> None:
+    """Send warnings and errors of structlog to stderr, unless it was configured before: its own default is stdout.
+
+    For processes that are not ours: :mod:`logging` stays as they have it.
+    """
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+                structlog.dev.ConsoleRenderer(
+                    colors=False, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
+                ),
+                _masked,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=_stderr_logger,
+        )
+
+
+def _stderr_logger(*_: Any) -> structlog.PrintLogger:
+    """A logger that prints to what ``sys.stderr`` is now: programs, and tests, replace it."""
+    return structlog.PrintLogger(sys.stderr)
 
 
 def _json(_logger: Any, _method: str, fields: Mapping[str, Any]) -> str:

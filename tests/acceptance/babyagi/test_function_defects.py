@@ -5,6 +5,7 @@ import pytest
 import functory as api
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 from tests.support.babyagi_functions import add, states
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -160,7 +161,7 @@ ENDS = {
 def test_defect_19_an_end_of_the_process_is_an_end_of_the_execution(engine):
     for number, (end, (code, expected)) in enumerate(ENDS.items()):
         add(engine, f"def f{number}():\n    {code}\n", limits={"max_attempts": 1})
-        row = engine.run(f"f{number}", {}, timeout=60)
+        row = engine.run(f"f{number}", {}, timeout=patient(60))
         assert row["state"] in expected, end
         assert row["finished_at"] is not None
         assert [a["outcome"] for a in engine.executions.attempts(row["id"])] != [None]

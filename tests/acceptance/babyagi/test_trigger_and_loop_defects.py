@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.support.babyagi_functions import add, states, suppressed
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -78,7 +79,7 @@ def test_the_first_loop_a_trigger_on_itself_that_calls_itself_through_the_engine
     """There: 73 + 73 executions until the interpreter's recursion limit, all of them roots, all `success`."""
     add(engine, "from functory import call\ndef z(value=None): return call('zt')\n", limits={"timeout": 60})
     add(engine, "from functory import call\ndef zt(value=None): return call('z')\n", limits={"timeout": 60})
-    row = engine.run("z", {}, timeout=100)
+    row = engine.run("z", {}, timeout=patient(100))
     assert row["state"] == "failed"
     assert "depth" in row["error"]["message"]
     tree = engine.executions.list(root_id=row["id"], limit=1000)

@@ -14,6 +14,7 @@ from tests.chaos.deployment import kill_tree
 from tests.chaos.fault import Chaos, Impossible, fault
 from tests.chaos.outcome_counts import Counts
 from tests.services.skew import Skew
+from tests.support.patience import patient
 from tests.support.processes import SCRIPTS
 
 KILLS = 10
@@ -37,7 +38,7 @@ def submit(chaos: Chaos, number: int) -> None:
     """Start an execution with a command in a process of its own."""
     command = [str(SCRIPTS / "functory"), "function", "run", "work", "--input", f"order={number}"]
     process = chaos.roles.spawn([*command, "--no-wait", "--quiet"], name=f"submit-{number}")
-    if process.wait(120) == 0:
+    if process.wait(patient(120)) == 0:
         # The command also warns that no worker runs.
         chaos.given.executions += [line for line in process.lines if ID.fullmatch(line)]
     else:

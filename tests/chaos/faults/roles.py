@@ -20,6 +20,7 @@ from tests.chaos.deployment import LAYOUT, kill_tree
 from tests.chaos.fault import Chaos, Fault, add, fault
 from tests.chaos.outcome_counts import Counts
 from tests.chaos.workload import ORDERS, Workload
+from tests.support.patience import patient
 
 # The wanted number of strikes: fewer show little, and more only take time.
 STRIKES = 4
@@ -161,7 +162,7 @@ def send(chaos: Chaos, number: int) -> None:
             headers={"content-type": "application/cloudevents+json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=patient(10)) as answer:
                 chaos.given.events.append(json.load(answer)["event"])
                 return
         except _AWAY:

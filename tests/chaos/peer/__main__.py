@@ -28,6 +28,7 @@ from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
 from tests.services.server import Server
+from tests.support.patience import patient
 
 # Longer than Functory's lease and redispatch here, shorter than Celery's visibility timeout of an hour.
 PATIENCE = 34.0
@@ -42,7 +43,7 @@ def kill_group(side: Side, _: Server) -> None:
     for process in [main, *main.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    main.wait(20)
+    main.wait(patient(20))
     side.new_worker()
 
 
@@ -56,7 +57,7 @@ def kill_main(side: Side, _: Server) -> None:
     """Kill the worker's main process alone."""
     main, _busy = side.worker_processes()
     main.kill()
-    main.wait(20)
+    main.wait(patient(20))
     side.new_worker()
 
 

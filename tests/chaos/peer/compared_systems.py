@@ -22,6 +22,7 @@ import psutil
 from celery import Celery
 
 from functory.client import Functory
+from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 
 TASKS = 12
@@ -128,7 +129,7 @@ class PlainCelery(Side):
                     child.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._worker.pid, signal.SIGKILL)
-        self._worker.wait(20)
+        self._worker.wait(patient(20))
 
     def send(self) -> None:
         app = Celery("peer", broker=self._broker, set_as_current=False)

@@ -17,6 +17,7 @@ from functory.api import cloudevents
 from functory.client import Functory
 from functory.engine.settings import Settings
 from tests.support.http_sender import LIMIT, count, serving
+from tests.support.patience import patient
 
 TOKEN = "t0ken-of-the-test"
 
@@ -116,7 +117,7 @@ def test_two_batches_in_another_order_do_not_wait_for_each_other(functory: Funct
                     f"{url}/events",
                     headers=BATCH,
                     content=batch(*(ids if n % 2 else ids[::-1])),
-                    timeout=20,
+                    timeout=patient(20),
                 ),
                 range(16),
             )

@@ -21,6 +21,7 @@ from functory.api.compression import Compression, accepts_gzip
 from functory.client import Functory
 from functory.engine.settings import Settings
 from tests.support.event_stream import streaming
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -83,7 +84,7 @@ def test_a_frame_of_the_stream_comes_at_once_to_a_client_that_accepts_gzip(
     functory: Functory, url: str
 ) -> None:
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as client:
+    with socket.create_connection((host, int(port)), timeout=patient(20)) as client:
         client.sendall(
             b"GET /api/v1/stream?topics=events HTTP/1.1\r\nhost: x\r\nx-name: ada\r\naccept-encoding: gzip\r\n\r\n"
         )

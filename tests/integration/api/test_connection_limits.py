@@ -12,6 +12,7 @@ import pytest
 
 from functory.api.bounded_connection import ConnectionLimits
 from tests.support.http_sender import head, headers, raw, serving
+from tests.support.patience import patient
 
 HALF_A_HEAD = b"POST /webhooks/github HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: "
 # Longer than any test: nothing is cut by time.
@@ -24,7 +25,7 @@ def clients(url: str, number: int, sent: bytes = HALF_A_HEAD) -> Iterator[list[s
     with contextlib.ExitStack() as stack:
         made = []
         for _ in range(number):
-            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=patient(20)))
             one.sendall(sent)
             made.append(one)
         yield made

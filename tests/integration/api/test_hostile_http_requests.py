@@ -12,6 +12,7 @@ import pytest
 
 from functory.client import Functory
 from tests.support.http_sender import LIMIT, count, head, headers, proof, raw, serving
+from tests.support.patience import patient
 
 HOSTILE: dict[str, tuple[bytes, bytes]] = {
     "two signatures": (
@@ -119,7 +120,9 @@ def test_a_body_that_does_not_come_times_out_and_delays_no_other_request(tmp_pat
         with ThreadPoolExecutor(50) as pool:
             slow = [pool.submit(raw, url, begun + b"{") for _ in range(50)]
             # While fifty senders hold their bodies back, others are served.
-            answer = httpx.post(f"{url}/webhooks/github", content=b"{}", headers=headers(b"{}"), timeout=20)
+            answer = httpx.post(
+                f"{url}/webhooks/github", content=b"{}", headers=headers(b"{}"), timeout=patient(20)
+            )
             assert answer.status_code == 202
             assert all(one.result().startswith(b"HTTP/1.1 408") for one in slow)
         # One who goes away in the middle is no defect either.

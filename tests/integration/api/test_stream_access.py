@@ -20,6 +20,7 @@ from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.executions.claims import Claim
 from functory.engine.settings import Settings
 from tests.support.event_stream import Stream, stream, streaming
+from tests.support.patience import patient
 from tests.support.waiting import stays, wait_for
 from tests.support.world import World
 
@@ -135,7 +136,7 @@ def test_the_stream_of_a_browser_ends_when_its_user_gets_another_role(
     functory: Functory, url: str, role: str
 ) -> None:
     functory.users.create("vic", GOOD, role="author")
-    with httpx.Client(base_url=f"{url}/api/v1", timeout=20) as browser:
+    with httpx.Client(base_url=f"{url}/api/v1", timeout=patient(20)) as browser:
         answer = browser.post(
             "/login",
             json={"name": "vic", "password": GOOD.get_secret_value()},

@@ -24,6 +24,7 @@ from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 from tests.services.port import free_port
 from tests.support.http_sender import KEY, LIMIT, count, head, headers, raw
+from tests.support.patience import patient
 
 
 def test_a_delivery_is_committed_when_it_is_answered(functory: Functory, url: str) -> None:
@@ -107,7 +108,7 @@ def test_a_rate_says_when_to_come_again(functory: Functory, url: str) -> None:
     assert httpx.post(f"{url}/webhooks/slow", content=b"{}", headers=headers(b"{}")).status_code == 202
     refused = httpx.post(f"{url}/webhooks/slow", content=b"[]", headers=headers(b"[]"))
     assert refused.status_code == 429 and 3500 < int(refused.headers["retry-after"]) <= 3600
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patient(20)
     while not functory.sources.get("webhook", "slow")["problem"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -171,13 +172,13 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_no_delivery(t
         functory.secrets.set("HOOK", KEY)
         functory.sources.save("webhook", "github", {"auth": {"type": "github", "secret": "HOOK"}})
         answered: dict[str, set[str]] = {}
-        client = stack.enter_context(httpx.Client(timeout=20))
+        client = stack.enter_context(httpx.Client(timeout=patient(20)))
         ending = threading.Event()
 
         def send(delivery: str) -> None:
             """As a sender does it: until there is an answer that says taken."""
             body = json.dumps({"delivery": delivery}).encode()
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + patient(60)
             while time.monotonic() < deadline:
                 with contextlib.suppress(httpx.HTTPError):
                     answer = client.post(
@@ -204,7 +205,7 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_no_delivery(t
                 while kills < KILLS and not ending.is_set() and len(answered) < before + 15:
                     time.sleep(0.002)
                 if kills == KILLS:
-                    ending.wait(60)
+                    ending.wait(patient(60))
                 server.send_signal(signal.SIGKILL)
                 server.wait()
                 kills += 1
@@ -216,7 +217,7 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_no_delivery(t
                 list(pool.map(send, [f"d-{n}" for n in range(100)]))
         finally:
             ending.set()
-            supervisor.join(60)
+            supervisor.join(patient(60))
         assert len(answered) == 100
         rows = functory.events.list(type_="webhook.received", limit=100, payloads=True)
         assert {

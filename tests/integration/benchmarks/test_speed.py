@@ -13,6 +13,7 @@ from benchmarks.speed import cpu
 from benchmarks.speed.__main__ import main
 from benchmarks.speed.line_process import ROOT
 from benchmarks.speed.marks import Marks
+from tests.support.patience import patient
 
 SMALL = ["--events", "20", "--pairs", "1", "--stream-seconds", "0.2", "--calls", "3", "--peers", "celery"]
 
@@ -75,4 +76,4 @@ def test_a_run_that_is_ended_leaves_no_process(tmp_path: Path) -> None:
         run.terminate()
         run.communicate()
     assert run.returncode == 143
-    assert not psutil.wait_procs(below, timeout=20)[1]
+    assert not psutil.wait_procs(below, timeout=patient(20))[1]

@@ -18,6 +18,7 @@ from functory.engine.settings import Settings, load_settings
 from tests.services.port import free_port
 from tests.support.chart import Chart, container, environment
 from tests.support.chart_values import BY_DATABASE, EVERYTHING, SETS
+from tests.support.patience import patient
 from tests.support.processes import PROGRAM, Roles
 
 pytest_plugins = ["tests.support.world"]
@@ -97,9 +98,11 @@ def test_a_role_works_with_its_environment_and_answers_its_probes(
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 asked = container(pod)[probe]["httpGet"]
                 url = f"http://127.0.0.1:{ports[asked['port']]}{asked['path']}"
-                with urllib.request.urlopen(url, timeout=10) as answer:
+                with urllib.request.urlopen(url, timeout=patient(10)) as answer:
                     assert answer.status == 200, (name, probe)
-            with urllib.request.urlopen(f"http://127.0.0.1:{ports['metrics']}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{ports['metrics']}/metrics", timeout=patient(10)
+            ) as answer:
                 assert b"functory_build_info" in answer.read()
             assert role.stop() == 0
         assert pod["spec"]["terminationGracePeriodSeconds"] > int(own["FUNCTORY_GRACE_SECONDS"])

@@ -12,6 +12,7 @@ from functory.aio import AsyncFunctory
 from functory.client import Functory
 from functory.engine.errors import ExecutionFailed, WaitTimeout
 from functory.engine.settings import Settings
+from tests.support.patience import patient
 
 SOURCE = "def add(a: int, b: int = 1) -> int:\n    return a + b\n"
 SLOW = "import time\n\n\ndef slow(seconds: float) -> str:\n    time.sleep(seconds)\n    return 'slept'\n"
@@ -41,7 +42,7 @@ def test_verbs_and_nouns_are_coroutines_and_no_database_is_asked_from_the_loop(
         async with AsyncFunctory(settings) as engine:
             assert await engine.call("add", 1, 2) == 3
             handles = [await engine.submit("add", number, 0) for number in range(12)]
-            assert await engine.gather(handles, timeout=60) == list(range(12))
+            assert await engine.gather(handles, timeout=patient(60)) == list(range(12))
             assert (await engine.run("add", {"a": 1}))["state"] == "succeeded"
             assert (await engine.executions.list(function="add"))[0]["function"] == "add"
             assert (await engine.events.get(await engine.emit("aio.seen", 1)))["type"] == "aio.seen"
@@ -60,7 +61,7 @@ def test_waits_hold_no_thread_and_end_at_their_time(settings: Settings) -> None:
             handles = [await engine.submit("slow", 1.0) for _ in range(9)]
             with pytest.raises(WaitTimeout):
                 await handles[0].result(timeout=0.05)
-            waiting = asyncio.ensure_future(engine.gather(handles, timeout=60))
+            waiting = asyncio.ensure_future(engine.gather(handles, timeout=patient(60)))
             assert (await engine.functions.get("add"))["name"] == "add"
             assert not waiting.done()
             assert await waiting == ["slept"] * 9

@@ -22,6 +22,7 @@ from tests.integration.api.conftest import engine as engine
 from tests.integration.remote.conftest import SOURCES
 from tests.support import waiting
 from tests.support.gate import ended
+from tests.support.patience import patient
 
 STEP = """
 from functory import step
@@ -72,7 +73,7 @@ def test_many_executions_start_in_one_request_or_none_of_them(
     engine: Functory, remote: RemoteFunctory
 ) -> None:
     handles = remote.submit_many("add", [{"a": n} for n in range(30)], idempotency_key="import 1")
-    assert remote.gather(handles, timeout=60) == [n + 1 for n in range(30)]
+    assert remote.gather(handles, timeout=patient(60)) == [n + 1 for n in range(30)]
     again = remote.submit_many("add@1", [{"a": n} for n in range(30)], idempotency_key="import 1")
     assert [one.id for one in again] == [one.id for one in handles]
     with pytest.raises(Conflict, match="idempotency_key"):

@@ -12,6 +12,7 @@ import pytest
 from functory.client import Functory
 from tests.support import waiting
 from tests.support.cli_shell import Shell
+from tests.support.patience import patient
 
 READS = [
     "execution list",
@@ -336,7 +337,7 @@ def test_a_command_over_a_server_loads_no_database(served, tmp_path: Path) -> No
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
         check=True,
     )
     assert done.stderr.startswith("0 [] ")

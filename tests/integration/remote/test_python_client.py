@@ -29,6 +29,7 @@ from functory.remote import rows
 from functory.remote.aio import AsyncRemoteFunctory
 from functory.remote.client import RemoteFunctory
 from functory.remote.connection import Connection
+from tests.support.patience import patient
 
 
 def test_a_call_over_the_server_returns_what_a_local_call_returns(
@@ -41,7 +42,7 @@ def test_a_call_over_the_server_returns_what_a_local_call_returns(
 
 def test_handles_are_gathered_in_their_order(remote: RemoteFunctory) -> None:
     handles = [remote.submit("add", number, 0) for number in (3, 1, 2)]
-    assert remote.gather(handles, timeout=60) == [3, 1, 2]
+    assert remote.gather(handles, timeout=patient(60)) == [3, 1, 2]
 
 
 def test_a_failed_execution_raises_the_same_error_on_both(engine: Functory, remote: RemoteFunctory) -> None:
@@ -58,7 +59,7 @@ def test_a_wait_that_is_too_short_leaves_the_execution_running(remote: RemoteFun
     handle = remote.submit("slow", 1.0)
     with pytest.raises(WaitTimeout, match=handle.id):
         handle.result(timeout=0.05)
-    assert handle.result(timeout=60) == "slept"
+    assert handle.result(timeout=patient(60)) == "slept"
 
 
 def test_rows_are_typed_frozen_and_read_page_by_page(engine: Functory, remote: RemoteFunctory) -> None:
@@ -128,7 +129,7 @@ def test_a_start_whose_answer_is_lost_makes_one_execution(remote: RemoteFunctory
     before = {row.id for row in remote.executions.list(function="add")}
     with _losing_answers(served[1], lose=2) as (url, seen):
         with RemoteFunctory(url, token=served[2]) as client:
-            assert client.submit("add", a=40).result(timeout=60) == 41
+            assert client.submit("add", a=40).result(timeout=patient(60)) == 41
         assert len([one for one in seen if one.startswith(b"POST")]) == 3
     assert len({row.id for row in remote.executions.list(function="add")} - before) == 1
 
@@ -199,7 +200,7 @@ def test_an_async_client_sends_nothing_from_the_thread_of_its_loop(
     async def work() -> list[int]:
         async with AsyncRemoteFunctory(served[1], token=served[2]) as client:
             started = [await client.submit("add", number, 0) for number in range(12)]
-            results = await client.gather(started, timeout=60)
+            results = await client.gather(started, timeout=patient(60))
             assert await client.call("add", 1, 2) == 3
             assert [row async for row in client.executions.list(function="add")]
             assert (await client.me.get()).name == "ada"

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.waiting import wait_for
 
@@ -79,7 +80,7 @@ def test_it_ends_with_an_engine_that_is_closed_and_shows_nothing(
     program: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     gateway = gateway_of(program.pid)
-    said, _ = program.communicate("\n", timeout=30)
+    said, _ = program.communicate("\n", timeout=patient(30))
     assert (program.returncode, said) == (0, "closed\n")
     assert not gateway.is_running()
     assert "gateway" not in (tmp_path / "stderr").read_text()
@@ -105,7 +106,7 @@ def test_it_ends_with_functory_dev_and_has_no_key_in_its_arguments(tmp_path: Pat
                 'def ask() -> str:\n    from functory import llm\n    return llm("hello")["text"]\n',
                 models=["small"],
             )
-            assert client.submit("ask").result(60) == "hello back"
+            assert client.submit("ask").result(patient(60)) == "hello back"
         gateway = gateway_of(dev.pid)
         assert key not in " ".join(gateway.cmdline())
         dev.signal(how)

@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import docs_reference_tables
+from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 from tests.support.waiting import wait_for
 
@@ -28,7 +29,7 @@ ADD = "def add(a: int, b: int) -> int:\n    return a + b\n"
 
 
 def scrape(role: Role) -> str:
-    with urllib.request.urlopen(role.metrics, timeout=10) as answer:
+    with urllib.request.urlopen(role.metrics, timeout=patient(10)) as answer:
         return answer.read().decode()
 
 
@@ -69,7 +70,7 @@ def scrapes(redis_server: Redis, tmp_path_factory: pytest.TempPathFactory) -> It
                 function="add",
                 input={"a": 1, "b": 2},
             )
-            assert functory.submit("other", 1, 2).result(30) == 3
+            assert functory.submit("other", 1, 2).result(patient(30)) == 3
         worker, scheduler = running["worker"], running["scheduler"]
         wait_for(lambda: total(worker, "functory_executions_finished_total") == 2, "both executions")
         wait_for(lambda: total(scheduler, "functory_functions") > -1, "a reading of the stored rows")
@@ -123,7 +124,7 @@ def test_the_counts_of_a_killed_child_of_a_prefork_pool_stay(tmp_path: Path, red
 
         with roles.client() as functory:
             functory.functions.save(ADD)
-            assert functory.gather([functory.submit("add", n, 1) for n in range(10)], timeout=60)
+            assert functory.gather([functory.submit("add", n, 1) for n in range(10)], timeout=patient(60))
             wait_for(lambda: _finished(worker) == 10, "ten executions")
             wait_for(idle, "two slots that are free")
             children = {
@@ -137,7 +138,7 @@ def test_the_counts_of_a_killed_child_of_a_prefork_pool_stay(tmp_path: Path, red
             wait_for(lambda: not psutil.pid_exists(victim), "the end of the child")
             assert _finished(worker) == 10
             wait_for(lambda: idle() and total(worker, "functory_worker_restarts_total", reason="child") == 1)
-            assert functory.gather([functory.submit("add", n, 1) for n in range(10)], timeout=60)
+            assert functory.gather([functory.submit("add", n, 1) for n in range(10)], timeout=patient(60))
             wait_for(lambda: _finished(worker) == 20, "twenty executions")
 
 

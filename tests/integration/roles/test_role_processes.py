@@ -19,6 +19,7 @@ import redis
 
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
+from tests.support.patience import patient
 from tests.support.processes import SCRIPTS, Roles
 from tests.support.queue_places import place_of
 from tests.support.waiting import wait_for
@@ -39,7 +40,7 @@ QUICK_LEASE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.5}
 
 def get(url: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=patient(10)) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -98,7 +99,7 @@ def test_roles_wait_for_a_database_and_a_broker_that_are_away(
         # As it says: who delivers is not sent away.
         event = {"ce-id": "1", "ce-source": "/x", "ce-type": "a.b", "ce-specversion": "1.0"}
         with urllib.request.urlopen(
-            urllib.request.Request(f"{url}/events", headers=event, method="POST"), timeout=10
+            urllib.request.Request(f"{url}/events", headers=event, method="POST"), timeout=patient(10)
         ) as taken:
             assert taken.status == 202
 
@@ -166,7 +167,7 @@ def test_a_worker_that_is_stopped_or_killed_loses_nothing(
             second = roles.start("worker", "--slots", "2", wait=False)
             first.wait_ready()
             assert first.stop() == 0
-            assert stopped.result(30) == "done"
+            assert stopped.result(patient(30)) == "done"
             # Giving back is no attempt: number 1 twice.
             assert attempts(functory, stopped.id) == [(1, "released"), (1, "succeeded")]
             assert functory.executions.get(stopped.id)["attempt"] == 1
@@ -176,7 +177,7 @@ def test_a_worker_that_is_stopped_or_killed_loses_nothing(
             _begin(functory, killed.id)
             second.kill()
             third = roles.start("worker", "--slots", "2")
-            assert killed.result(30) == "done"
+            assert killed.result(patient(30)) == "done"
             assert attempts(functory, killed.id) == [(1, "lost"), (2, "succeeded")]
             assert third.stop() == 0
         assert all(
@@ -216,7 +217,7 @@ def test_celerys_own_command_starts_the_same_worker(tmp_path: Path, redis_url: s
         roles.start("router", wait=False)
         with roles.client() as functory:
             functory.functions.save("def add(a: int, b: int) -> int:\n    return a + b\n")
-            assert functory.submit("add", 1, 2).result(30) == 3
+            assert functory.submit("add", 1, 2).result(patient(30)) == 3
             assert [row["slots"] for row in _workers(functory)] == [3]
         assert worker.stop() == 0
         assert "superuser" not in worker.output
@@ -239,7 +240,7 @@ def test_a_worker_sends_none_of_celerys_events(tmp_path: Path, redis_url: str, c
     ):
         roles.migrate()
         heard.psubscribe("*celeryev*")
-        assert heard.get_message(timeout=10)["type"] == "psubscribe"
+        assert heard.get_message(timeout=patient(10))["type"] == "psubscribe"
         worker = roles.spawn([str(SCRIPTS / command[0]), *command[1:]], name="worker")
         # Beside the first one, which says that it is there, it would say when it ends.
         worker.wait_for("ready", timeout=30)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.mounts import fill, read_only, require_mounts, seen_by, small_disk
+from tests.support.patience import patient
 from tests.support.processes import PROGRAM, Role, Roles
 from tests.support.waiting import wait_for
 
@@ -27,7 +28,7 @@ def output(roles: Roles, command: list[str]) -> tuple[int, str]:
         env=roles.environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patient(100),
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -91,7 +92,7 @@ def test_a_full_disk_is_named_and_work_goes_on_when_there_is_space(tmp_path: Pat
         def send(number: int) -> httpx.Response:
             headers = {"content-type": "application/cloudevents+json"}
             return httpx.post(
-                f"{dev.url}/events", json=EVENT | {"id": f"{number}"}, headers=headers, timeout=60
+                f"{dev.url}/events", json=EVENT | {"id": f"{number}"}, headers=headers, timeout=patient(60)
             )
 
         ballast = fill(outside)

@@ -14,6 +14,7 @@ from functory.engine.database.wakeups import Wakeup
 from functory.engine.service import Service
 from functory.roles import process
 from functory.roles.service_loop import ServiceLoop
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.waiting import wait_for
 
@@ -58,7 +59,7 @@ class Sleeper(Service):
 
     def run_once(self) -> bool:
         self.begun.set()
-        self.free.wait(60)
+        self.free.wait(patient(60))
         if self.error is not None:
             raise self.error
         return False
@@ -71,7 +72,7 @@ def loop() -> Iterator[ServiceLoop]:
     found.service.free.set()  # type: ignore[attr-defined]
     found.stop()
     if found.ident is not None:
-        found.join(60)
+        found.join(patient(60))
 
 
 def test_a_round_that_does_not_end_is_a_stall_until_it_ends(
@@ -80,7 +81,7 @@ def test_a_round_that_does_not_end_is_a_stall_until_it_ends(
     sleeper = loop.service
     assert isinstance(sleeper, Sleeper) and loop.stall() is None
     loop.start()
-    assert sleeper.begun.wait(60)
+    assert sleeper.begun.wait(patient(60))
     assert wait_for(loop.stall).code == 75 and not loop.healthy
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.01)
     shutdown = process.RoleShutdown()
@@ -99,6 +100,6 @@ def test_a_loop_whose_thread_has_ended_is_a_stall(loop: ServiceLoop) -> None:
     sleeper.error = SystemExit(1)
     sleeper.free.set()
     loop.start()
-    loop.join(60)
+    loop.join(patient(60))
     stall = loop.stall()
     assert stall is not None and "its thread has ended" in stall.why

@@ -24,6 +24,7 @@ from functory.api import server
 from functory.engine import systemd_notify
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
+from tests.support.patience import patient
 from tests.support.processes import PROGRAM, Roles
 from tests.support.waiting import wait_for
 
@@ -104,7 +105,7 @@ def rows(tmp_path: Path, migrated_file: Path) -> dict[str, Any]:
 
 def status(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=patient(10)) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -209,7 +210,7 @@ def test_a_server_whose_event_loop_hangs_makes_no_progress(monkeypatch: pytest.M
 
     @app.get("/hang")
     async def hang() -> None:
-        free.wait(60)
+        free.wait(patient(60))
 
     http = server.Server(app, "127.0.0.1", 0)
     http.start()
@@ -222,7 +223,7 @@ def test_a_server_whose_event_loop_hangs_makes_no_progress(monkeypatch: pytest.M
         wait_for(lambda: http.progressing)
     finally:
         free.set()
-        asking.join(30)
+        asking.join(patient(30))
         http.stop(5)
 
 

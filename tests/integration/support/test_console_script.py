@@ -15,6 +15,7 @@ import pytest
 
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from tests.support.console_script import PROGRAM, ConsoleScript, run, shell_folder
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -82,7 +83,7 @@ def test_a_signal_ends_a_fork_and_its_parent_sees_which(tmp_path: Path, number: 
         assert fork.poll() is None
         assert os.getpgid(fork.pid) == os.getpgid(0)
         fork.send_signal(number)
-        assert fork.wait(10) == -number
+        assert fork.wait(patient(10)) == -number
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LC_ALL"])
@@ -138,7 +139,7 @@ def test_a_command_of_a_shell_ends_with_the_program_that_was_started(
         client.send_signal(number)
         # The fork has the other end as well.
         assert client.stdout.read() == b""
-        assert client.wait(10) in (128 + number, -number)
+        assert client.wait(patient(10)) in (128 + number, -number)
 
 
 def test_a_killed_process_of_tests_leaves_no_fork_and_no_server() -> None:

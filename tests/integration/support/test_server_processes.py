@@ -23,6 +23,7 @@ from tests.services.prometheus import Prometheus
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import DATABASES, Redis
 from tests.services.server import NotReady, Server, is_alive
+from tests.support.patience import patient
 
 SERVICES = ("postgres", "redis", "rabbitmq")
 
@@ -44,7 +45,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 def listening(server: Server) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", server.port), timeout=patient(5)).close()
     except OSError:
         return False
     return True
@@ -259,7 +260,7 @@ def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(own_rabbitmq
             confirmed = publisher.submit(waiting.put, "held up")
             with pytest.raises(TimeoutError):
                 confirmed.result(0.5)
-        confirmed.result(60)
+        confirmed.result(patient(60))
         assert rabbitmq_server.queues(rabbitmq_url) == ["waiting"]
         rabbitmq_server.purge(rabbitmq_url)
         assert waiting.qsize() == 0
@@ -283,7 +284,7 @@ def test_each_test_has_a_rabbitmq_virtual_host_of_its_own(
         assert other != rabbitmq_url
         with Connection(rabbitmq_url) as mine, Connection(other) as theirs:
             mine.SimpleQueue("same-name").put({"n": 1})
-            assert mine.SimpleQueue("same-name").get(timeout=10).payload == {"n": 1}
+            assert mine.SimpleQueue("same-name").get(timeout=patient(10)).payload == {"n": 1}
             assert theirs.SimpleQueue("same-name").qsize() == 0
 
 

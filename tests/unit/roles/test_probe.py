@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from functory.roles import probe
+from tests.support.patience import patient
 
 INTAKE = "functory_worker_last_intake_timestamp_seconds"
 
@@ -49,7 +50,7 @@ def run(*arguments: str, **environment: str) -> tuple[int, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
     )
     return done.returncode, done.stdout + done.stderr
 

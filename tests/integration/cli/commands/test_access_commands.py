@@ -14,6 +14,7 @@ from functory.engine.access import credentials
 from functory.engine.database import schema
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell
+from tests.support.patience import patient
 
 GOOD = "correct horse battery\n"
 
@@ -119,4 +120,4 @@ def test_functory_dev_prints_a_link_that_logs_its_owner_in_once(shell: Shell) ->
             assert page.post("/login", json={"link": text}).status_code == 403
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=patient(20))

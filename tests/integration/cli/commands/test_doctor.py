@@ -29,6 +29,7 @@ from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell
+from tests.support.patience import patient
 from tests.support.trace_receiver import receiving
 from tests.support.waiting import wait_for
 
@@ -75,7 +76,7 @@ def running(shell: Shell, *arguments: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=patient(60))
 
 
 def free_port() -> int:

@@ -19,6 +19,7 @@ from functory.engine.database.connection import Database
 from functory.engine.events import outbox, routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.executions import queue_rows
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -39,20 +40,20 @@ def test_no_thread_takes_this_machines_clock_while_another_asks_the_server_for_t
 
     def ask() -> tuple[float, datetime]:
         asked.set()
-        answer.wait(30)
+        answer.wait(patient(30))
         return time.monotonic(), server
 
     clock = ServerClock(ask)
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(clock.now)
-        asked.wait(30)
+        asked.wait(patient(30))
         second = threads.submit(clock.now)
         # It waits as well, or it has already answered with something else.
         with contextlib.suppress(TimeoutError):
             second.result(0.1)
         answer.set()
         for future in (first, second):
-            assert 0 <= (future.result(30) - server).total_seconds() < 30
+            assert 0 <= (future.result(patient(30)) - server).total_seconds() < 30
 
 
 def test_while_one_thread_asks_the_server_again_the_others_go_on_with_its_last_answer() -> None:
@@ -63,18 +64,18 @@ def test_while_one_thread_asks_the_server_again_the_others_go_on_with_its_last_a
     def ask() -> tuple[float, datetime]:
         if not next(answers):
             asked.set()
-            answer.wait(30)
+            answer.wait(patient(30))
         return time.monotonic(), server
 
     clock = ServerClock(ask, refresh=0)
     clock.now()
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(clock.now)
-        asked.wait(30)
+        asked.wait(patient(30))
         assert clock.now() >= server
         assert not waiting.done()
         answer.set()
-        waiting.result(30)
+        waiting.result(patient(30))
 
 
 def test_ids_follow_the_servers_clock_and_grow() -> None:

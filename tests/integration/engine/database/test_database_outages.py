@@ -14,6 +14,7 @@ from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, Unavailable
 from tests.services.port import free_port
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -175,7 +176,7 @@ def test_a_new_file_is_waited_for_while_another_process_writes_to_it(tmp_path: P
     opening.join(0.3)
     assert opening.is_alive() and not opened
     other.execute("COMMIT")
-    opening.join(30)
+    opening.join(patient(30))
     assert opened
     other.close()
     database.close()

@@ -13,6 +13,7 @@ from functory.engine.database import migrations, partitions, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict
 from functory.engine.functions.registry import Functions
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -118,7 +119,7 @@ def test_processes_that_start_together_on_a_new_database_all_find_it_migrated(em
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = [process.communicate(timeout=100)[1] for process in processes]
+    said = [process.communicate(timeout=patient(100))[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     database = Database(empty_url)
     assert tables_of(database) == set(schema.metadata.tables)

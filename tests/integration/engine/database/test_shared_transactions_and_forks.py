@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
+from tests.support.patience import patient
 from tests.support.waiting import stays
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_transactions_that_lock_each_other_out_are_repeated(emptied_postgres):
     one, two = Database(emptied_postgres), Database(emptied_postgres)
     with one.write() as tx:
         tx.insert(schema.counter, [{"name": name, "value": 0} for name in ("a", "b")])
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=patient(20))
     met: list[str] = []
     failures: list[Exception] = []
 
@@ -120,9 +121,9 @@ def test_a_forked_child_has_connections_and_locks_of_its_own(world):
         if database.dialect == "postgresql":
             for child in children:
                 child.start()
-    said = [answers.get(timeout=60) for _ in children]
+    said = [answers.get(timeout=patient(60)) for _ in children]
     for child in children:
-        child.join(60)
+        child.join(patient(60))
     assert all(isinstance(pid, int) for pid in said), said
     assert len({*here, *said}) == len({*here}) + 3
     with database.read() as tx:
@@ -159,7 +160,7 @@ def test_two_shared_transactions_run_at_the_same_time_on_postgresql_and_one_on_s
             most[0] = max(most[0], inside[0])
             if inside[0] == at_once:
                 all_in.set()
-        assert all_in.wait(20)
+        assert all_in.wait(patient(20))
         with lock:
             inside[0] -= 1
 
@@ -169,7 +170,7 @@ def test_two_shared_transactions_run_at_the_same_time_on_postgresql_and_one_on_s
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(patient(20))
     assert most == [at_once] and not any(thread.is_alive() for thread in threads)
 
 
@@ -179,7 +180,7 @@ def test_threads_that_wait_for_shared_transactions_do_not_use_the_processor(worl
 
     def hold(_: "Tx") -> None:
         begun.release()
-        assert go_on.wait(20)
+        assert go_on.wait(patient(20))
 
     def wait() -> None:
         before = time.thread_time()
@@ -196,6 +197,6 @@ def test_threads_that_wait_for_shared_transactions_do_not_use_the_processor(worl
     stays(lambda: not go_on.is_set(), 0.5)
     go_on.set()
     for thread in (*holders, *waiting):
-        thread.join(20)
+        thread.join(patient(20))
     # A thread that looks again and again would use most of the half second.
     assert len(spent) == 4 and sum(spent) < 0.2

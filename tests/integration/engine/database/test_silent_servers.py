@@ -13,6 +13,7 @@ from functory.engine.database import postgres_connections, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from tests.services.faulty_proxy import FaultyProxy
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 pytest_plugins = ["tests.support.world"]
@@ -88,11 +89,11 @@ def test_a_statement_that_the_server_works_on_has_no_limit(database: Database, e
         with beside.write() as tx:
             tx.execute(row.values(value=2))
             locked.set()
-            free.wait(60)
+            free.wait(patient(60))
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert locked.wait(60)
+    assert locked.wait(patient(60))
     # Several times as long as the seconds after which the server is asked.
     threading.Timer(SECONDS * 6, free.set).start()
     with database.write() as tx:
@@ -131,9 +132,9 @@ def test_a_process_that_ends_waits_for_no_answer(proxy: FaultyProxy) -> None:
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    assert silent.wait(60)
+    assert silent.wait(patient(60))
     database.give_up()
-    waiting.join(60)
+    waiting.join(patient(60))
     assert failed and not waiting.is_alive()
     database.close()
 

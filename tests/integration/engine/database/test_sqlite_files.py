@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import DatabaseLost, Unavailable
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -61,7 +62,7 @@ def test_a_process_that_only_waits_notices_too(database: Database, file: Path) -
     database.on_lost = lambda _: noticed.set()
     database.listen_for_wakeups()
     file.unlink()
-    assert noticed.wait(30)
+    assert noticed.wait(patient(30))
 
 
 def test_a_file_that_is_moved_back_is_the_same_one(database: Database, file: Path, tmp_path: Path) -> None:

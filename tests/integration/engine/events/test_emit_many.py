@@ -14,6 +14,7 @@ from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.events import emit_many
 from functory.engine.executions.start_many import start_many
 from tests.integration.engine.database.test_stored_values import VALUES
+from tests.support.patience import patient
 from tests.support.world import World, on_postgresql
 
 pytest_plugins = ["tests.support.world"]
@@ -153,7 +154,7 @@ def test_two_calls_with_one_key_at_the_same_time_start_the_executions_once(world
     together = threading.Barrier(4)
 
     def start(_: int) -> list[str]:
-        together.wait(30)
+        together.wait(patient(30))
         inputs = [{"a": n} for n in range(50)]
         return start_many(world.database, world.settings, "add", inputs, idempotency_key="one")
 

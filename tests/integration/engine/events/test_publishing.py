@@ -16,6 +16,7 @@ from functory.engine.maintenance import state_gauges
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.settings import load_settings
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World, on_postgresql
 
@@ -105,7 +106,7 @@ def test_the_row_of_a_confirmed_batch_goes_with_the_next_one(
 
 def test_routing_goes_on_while_a_confirm_is_outstanding(publishers: Publishers) -> None:
     silent = threading.Event()
-    publishers.exchange.before = lambda: silent.wait(10)
+    publishers.exchange.before = lambda: silent.wait(patient(10))
     first = publishers.emit()
     publishers.world.route()
     second = publishers.emit()
@@ -175,14 +176,14 @@ def test_a_batch_that_was_begun_before_a_failure_waits_behind_the_one_that_faile
 
     def fail() -> None:
         done.set()
-        silent.wait(10)
+        silent.wait(patient(10))
         publishers.exchange.before = lambda: None
         raise Unavailable("the broker cannot be used")
 
     publishers.exchange.before = fail
     first = publishers.emit()
     world.route()
-    done.wait(10)
+    done.wait(patient(10))
     second = publishers.emit()
     world.route()
     silent.set()
@@ -194,7 +195,7 @@ def test_a_full_memory_leaves_batches_to_the_outbox(
 ) -> None:
     monkeypatch.setattr(batch_publisher, "MAX_EVENTS", 2)
     silent = threading.Event()
-    publishers.exchange.before = lambda: silent.wait(10)
+    publishers.exchange.before = lambda: silent.wait(patient(10))
     ids = []
     for _ in range(6):
         ids += publishers.emit()
@@ -349,14 +350,14 @@ def test_what_is_left_to_others_does_not_overtake_the_memory(
 
     def be_silent() -> None:
         asked.set()
-        answer.wait(20)
+        answer.wait(patient(20))
 
     exchange.before = be_silent
     ids: list[str] = []
     for _ in range(8):
         ids += publishers.emit()
         world.route()
-    assert asked.wait(20)
+    assert asked.wait(patient(20))
     # A publisher of another process publishes whatever is free.
     others = Exchange()
     others.ids = exchange.ids

@@ -12,6 +12,7 @@ from functory.engine.executions.store import Executions
 
 if TYPE_CHECKING:
     from tests.support.world import World
+from tests.support.patience import patient
 from tests.support.state_rules import check
 
 pytest_plugins = ["tests.support.world"]
@@ -172,7 +173,7 @@ def waiting(world: "World", row, before: int, timeout: float | None = None) -> I
     thread = threading.Thread(target=wait)
     thread.start()
     yield found
-    thread.join(30)
+    thread.join(patient(30))
     assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.events import store as event_store
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from tests.support.patience import patient
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -420,7 +421,7 @@ def test_routers_and_turns_that_race_decide_each_match_once(make_world: Callable
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert not failed
     settle(first)
     groups = ran(first)

@@ -15,6 +15,7 @@ from functory.client import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves
+from tests.support.patience import patient
 from tests.support.queue_places import with_places
 from tests.support.waiting import wait_for
 from tests.support.world import World
@@ -389,7 +390,7 @@ def test_limits_are_exact_with_routers_and_turns_side_by_side(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     settle(world)
     assert len(firings(world)) == 24, "each match has its one firing"
     queued = world.rows(schema.execution, schema.execution.c.state == "queued")
@@ -454,14 +455,14 @@ def test_workers_that_end_and_routers_that_cancel_side_by_side_wait_for_each_oth
         thread.start()
     for n in range(60):
         emit(world, n, k=n % 3)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patient(60)
     while (open_ := world.lineage.open_work())["pending events"] or open_["queued executions"]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
     stop.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert set(states(world).values()) <= {"succeeded", "cancelled"}, open_
     assert world.rows(schema.slot) == []
     assert len(firings(world)) == 60

@@ -9,6 +9,7 @@ from functory.engine.errors import FunctoryError, NotFound, Refused
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.workers.execution.denied_requests import MAX_LINES
 from tests.support.granted_claims import claimed, host_of, inside
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -316,7 +317,7 @@ def maker():
     return said + [functions.save("def child(): ...")["number"]]
 """
     engine.functions.save(source, permissions=["functions:write"])
-    row = engine.run("maker", {}, timeout=60)
+    row = engine.run("maker", {}, timeout=patient(60))
     assert row["result"] == [
         "Refused: the secret API_KEY is not declared",
         "Refused: maker may not give thief v1 more rights than it has itself",

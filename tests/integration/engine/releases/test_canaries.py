@@ -18,6 +18,7 @@ from functory.engine.releases import canary_look
 from tests.support.aging_world import prune, publish
 from tests.support.canaries import FUNCTION, CanaryWorld, fails
 from tests.support.flow import settle
+from tests.support.patience import patient
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -508,7 +509,7 @@ def test_no_execution_of_a_version_that_is_rolled_back_under_load_waits(shop: Ca
     for thread in threads:
         thread.start()
     for _ in range(12):
-        first.acquire(timeout=60)
+        first.acquire(timeout=patient(60))
     shop.canaries.roll_back(FUNCTION)
     stop.set()
     for thread in threads:

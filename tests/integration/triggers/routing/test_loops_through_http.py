@@ -22,6 +22,7 @@ from functory.api import create_app
 from functory.api.server import Server
 from functory.client import Functory
 from functory.engine.maintenance.invariants import verify
+from tests.support.patience import patient
 from tests.support.waiting import stays, wait_for
 from tests.support.world import embedded
 
@@ -83,7 +84,7 @@ def begin(engine: Functory, url: str, source: str = URLLIB, step: int = 1, **gua
     if url.endswith("/events"):
         headers |= {"ce-id": "0", "ce-source": "/loop", "ce-type": "loop.turned", "ce-specversion": "1.0"}
     body = json.dumps({"url": url, "n": 0, "step": step}).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=patient(20)) as answer:
         return str(json.load(answer)["event"])
 
 
@@ -143,7 +144,7 @@ def forwarder(target: str, keep: Callable[[str], bool]) -> Iterator[str]:
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name: value for name, value in self.headers.items() if keep(name.lower())}
             request = urllib.request.Request(target, body, headers)
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=patient(20)) as answer:
                 told = answer.read()
             self.send_response(202)
             self.send_header("content-length", str(len(told)))

@@ -12,6 +12,7 @@ import pytest
 
 from functory.triggers.sources.plugin import SourcePlugin
 from tests.support.imap_server import PASSWORD, USER, Imap, serving
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.source_world import keeping
 from tests.support.waiting import wait_for
@@ -177,7 +178,7 @@ def test_installed_as_a_package_and_killed_in_the_middle_it_loses_and_doubles_no
     subprocess.run(
         [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation",
          "--python", sys.executable, "--target", place, FOLDER],
-        check=True, timeout=120,
+        check=True, timeout=patient(120),
     )  # fmt: skip
     monkeypatch.setenv("PYTHONPATH", str(place))
     monkeypatch.setenv("FUNCTORY_SECRET_KEY", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from functory.client import Functory
     from tests.support.world import World
 from tests.support.environment_site import BOTH, NOW, SOURCE, Site, wait_for_the_end_of
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
@@ -85,7 +86,7 @@ def test_a_builder_killed_on_its_way_leaves_nothing_that_matters(
     index.asked.clear()
     index.open.clear()
     killed = subprocess.Popen(command, cwd=Path(__file__).parents[4], stdout=subprocess.DEVNULL)
-    assert index.asked.wait(30)
+    assert index.asked.wait(patient(30))
     children = Path(f"/proc/{killed.pid}/task/{killed.pid}/children").read_text().split()
     killed.kill()
     killed.wait()

@@ -14,6 +14,7 @@ from functory.engine.database import schema
 from functory.engine.executions.leases import MAX_RELEASES
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World, lines
 
@@ -62,7 +63,7 @@ def test_a_worker_that_shuts_down_stores_the_last_lines_of_what_it_releases(
 ) -> None:
     id_, thread = talking(world, executor)
     executor.drain(0)
-    thread.join(30)
+    thread.join(patient(30))
     row = world.executions.get(id_)
     assert (row["state"], row["attempt"]) == ("queued", 0)
     assert texts(world, id_) == ["first", "last, and its line has no end"]
@@ -82,7 +83,7 @@ def test_the_lines_stay_when_it_was_released_too_often_and_cannot_be_given_back(
             schema.execution.update().where(schema.execution.c.id == id_).values(released=MAX_RELEASES)
         )
     executor.drain(0)
-    thread.join(30)
+    thread.join(patient(30))
     assert world.executions.get(id_)["state"] == "running"
     assert texts(world, id_) == ["first", "last, and its line has no end"]
 
@@ -95,7 +96,7 @@ def test_an_attempt_that_lost_its_execution_adds_no_line_when_its_worker_shuts_d
         found = world.rows(schema.attempt, schema.attempt.c.execution_id == id_)[0]["fence"]
         tx.execute(schema.execution.update().where(schema.execution.c.id == id_).values(fence=found + 1))
     executor.drain(0)
-    thread.join(30)
+    thread.join(patient(30))
     assert "last, and its line has no end" not in texts(world, id_)
 
 

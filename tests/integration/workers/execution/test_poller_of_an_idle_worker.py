@@ -11,6 +11,7 @@ from functory.engine.executions.claims import Claim
 from functory.workers.execution import poller as poller_module
 from functory.workers.execution.poller import Poller
 from functory.workers.execution.slots import Slots
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -50,7 +51,7 @@ def polling(world: World, claimed: list[Claim]) -> Iterator[CountedSlots]:
         yield slots
     finally:
         poller.stop()
-        poller.join(10)
+        poller.join(patient(10))
 
 
 def rounds(slots: CountedSlots, count: int = 20) -> None:

@@ -14,6 +14,7 @@ from functory.engine.events.batch_publisher import BatchPublisher, OutboxOnly
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -86,12 +87,12 @@ def test_a_worker_that_ends_publishes_its_last_results(
     world: World, executor: Executor, exchange: Exchange
 ) -> None:
     silent = threading.Event()
-    exchange.before = lambda: silent.wait(10)
+    exchange.before = lambda: silent.wait(patient(10))
     expected = run(world, executor)
     ending = threading.Thread(target=executor.close)
     ending.start()
     silent.set()
-    ending.join(30)
+    ending.join(patient(30))
     assert exchange.confirmed == expected
     assert exchange.closed
     assert world.rows(schema.outbox) == []

@@ -18,6 +18,7 @@ from functory.engine.errors import ExecutionFailed
 from functory.roles.service_loop import ServiceLoop, stop_loops
 from functory.workers.gateway.gateway import Gateway
 from tests.support.model_server import Asked, ModelServer, Reply, answer, error, model_server
+from tests.support.patience import patient
 from tests.support.waiting import stays, wait_for
 from tests.support.world import embedded, lines
 
@@ -91,7 +92,7 @@ def held(server: ModelServer, name: str = "small") -> threading.Event:
     go = threading.Event()
 
     def reply(_asked: Asked, _number: int) -> Reply:
-        assert go.wait(60)
+        assert go.wait(patient(60))
         return Reply(answer())
 
     server.script(name, reply)
@@ -197,7 +198,7 @@ def test_requests_go_side_by_side(asking: Functory, server: ModelServer) -> None
     together = threading.Barrier(6)
 
     def reply(asked: Asked, _number: int) -> Reply:
-        together.wait(60)
+        together.wait(patient(60))
         return Reply(answer(asked.last))
 
     server.script("small", reply)
@@ -226,7 +227,7 @@ def test_a_slot_is_lent_while_the_model_thinks(tmp_path: Path, server: ModelServ
         wait_for(lambda: len(server.asked) == 2)
         assert engine.call("quick") == "quick"
         go.set()
-        assert engine.gather(waiting, timeout=60) == ["ok", "ok"]
+        assert engine.gather(waiting, timeout=patient(60)) == ["ok", "ok"]
 
 
 def test_an_execution_that_waits_side_by_side_lends_one_slot(tmp_path: Path, server: ModelServer) -> None:
@@ -258,7 +259,7 @@ return "done"
         for end in ends:
             end.touch()
         go.set()
-        assert engine.gather([first, four, *more], timeout=60) == ["done", 4, "done", "done"]
+        assert engine.gather([first, four, *more], timeout=patient(60)) == ["done", 4, "done", "done"]
 
 
 def test_a_cancelled_execution_cancels_what_is_not_sent(asking: Functory, server: ModelServer) -> None:
@@ -272,6 +273,6 @@ def test_a_cancelled_execution_cancels_what_is_not_sent(asking: Functory, server
     asking.executions.cancel(second.id)
     wait_for(lambda: calls_of(asking)[1]["state"] == "cancelled")
     go.set()
-    assert asking.gather([first], timeout=60) == ["ok"]
+    assert asking.gather([first], timeout=patient(60)) == ["ok"]
     wait_for(lambda: asking.executions.get(second.id)["state"] == "cancelled")
     assert [one.last for one in server.asked] == ["first"]

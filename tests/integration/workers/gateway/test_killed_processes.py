@@ -24,6 +24,7 @@ from tests.chaos.crash_hooks import STATUS
 from tests.support.console_script import ROOT
 from tests.support.model_server import ModelServer, Reply, answer, model_server
 from tests.support.models import ModelsWorld
+from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 from tests.support.waiting import wait_for
 
@@ -54,7 +55,7 @@ class Killed:
 
         def reply(_asked: Any, number: int) -> Reply:
             # The first answer waits for the test.
-            assert number or self.go.wait(60)
+            assert number or self.go.wait(patient(60))
             return Reply(answer())
 
         server.script("small", reply)

@@ -19,6 +19,7 @@ from functory.client import Functory
 from functory.engine.executions import worker_registry
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door
+from tests.support.patience import patient
 from tests.support.processes import SCRIPTS, Role, Roles
 from tests.support.waiting import wait_for
 
@@ -42,7 +43,7 @@ def stubborn(key: str) -> str:
 
 def counted(role: Role, name: str) -> float:
     """A metric of a role without labels."""
-    with urllib.request.urlopen(role.metrics, timeout=10) as answer:
+    with urllib.request.urlopen(role.metrics, timeout=patient(10)) as answer:
         found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
     assert found, name
     return float(found[1])
@@ -65,7 +66,7 @@ def no_orphans(*roles: Role) -> Iterator[None]:
     """Nothing that these processes have started is left when they have ended."""
     family = [child for role in roles for child in psutil.Process(role.pid).children(recursive=True)]
     yield
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=patient(5))
     assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -87,9 +88,9 @@ def test_a_deployment_without_any_broker(
                 "sum", on={"type": ["order.placed"]}, function="add", input={"a": 1, "b": 2}
             )
             functory.emit("order.placed", {})
-            assert functory.gather([functory.submit("add", n, n) for n in range(20)], timeout=60) == [
-                2 * n for n in range(20)
-            ]
+            assert functory.gather(
+                [functory.submit("add", n, n) for n in range(20)], timeout=patient(60)
+            ) == [2 * n for n in range(20)]
             wait_for(
                 lambda: functory.executions.list(function="add", state="succeeded", limit=100)[20:],
                 "the triggered one",
@@ -139,7 +140,7 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
         roles.start("router").wait_for("broker unavailable")
         with roles.client() as functory:
             functory.functions.save(ADD)
-            assert functory.gather([functory.submit("add", n, 1) for n in range(4)], timeout=60) == [
+            assert functory.gather([functory.submit("add", n, 1) for n in range(4)], timeout=patient(60)) == [
                 1,
                 2,
                 3,
@@ -149,13 +150,13 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
             if pool == "threads":
                 broker.open()
                 # Celery tries again after two seconds, then four, …
-                deadline = time.monotonic() + 90
+                deadline = time.monotonic() + patient(90)
                 while not any("broker messages resumed" in line for line in worker.lines):
                     assert time.monotonic() < deadline, worker.output
-                    assert functory.submit("add", 1, 1).result(30) == 2
+                    assert functory.submit("add", 1, 1).result(patient(30)) == 2
                 assert counted(worker, "functory_degraded_claims_total") >= 4
                 broker.close()
-            assert functory.submit("add", 2, 2).result(30) == 4
+            assert functory.submit("add", 2, 2).result(patient(30)) == 4
             began = time.monotonic()
             with no_orphans(worker):
                 assert worker.stop() == 0
@@ -177,7 +178,7 @@ def test_without_messages_every_free_slot_is_used(tmp_path: Path, redis_url: str
             functory.functions.save(ADD)
             # Two by two, with eight seconds in between, it would be nine minutes.
             calls = [functory.submit("add", n, 1) for n in range(120)]
-            assert functory.gather(calls, timeout=120) == [n + 1 for n in range(120)]
+            assert functory.gather(calls, timeout=patient(120)) == [n + 1 for n in range(120)]
 
 
 def test_an_idle_worker_of_a_healthy_deployment_claims_nothing_by_itself(
@@ -192,7 +193,7 @@ def test_an_idle_worker_of_a_healthy_deployment_claims_nothing_by_itself(
         with roles.client() as functory:
             functory.functions.save(ADD)
             for n in range(5):
-                assert functory.submit("add", n, 1).result(30) == n + 1
+                assert functory.submit("add", n, 1).result(patient(30)) == n + 1
         assert counted(worker, "functory_degraded_claims_total") == 0
         assert time.time() - counted(worker, "functory_worker_last_intake_timestamp_seconds") < 10
         assert "polling" not in worker.output
@@ -238,7 +239,7 @@ def test_a_worker_that_gets_no_messages_ends_to_be_started_again(
         roles.start("router")
         with roles.client() as functory:
             functory.functions.save(ADD)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + patient(60)
             while worker.process.poll() is None:
                 assert time.monotonic() < deadline, worker.output
                 handle = functory.submit("add", 1, 1)
@@ -252,7 +253,7 @@ def test_a_worker_that_gets_no_messages_ends_to_be_started_again(
             assert worker.wait() == 75
             assert "no messages although the broker answers" in worker.output
             roles.start("worker", "--slots", "2")
-            assert functory.submit("add", 2, 2).result(30) == 4
+            assert functory.submit("add", 2, 2).result(patient(30)) == 4
             assert functory.settle(30) is None
             assert not functory.executions.list(state="running")
 
@@ -356,5 +357,5 @@ def test_celerys_own_command_works_while_the_broker_is_away(tmp_path: Path) -> N
         )
         with roles.client() as functory:
             functory.functions.save(ADD)
-            assert functory.submit("add", 1, 2).result(60) == 3
+            assert functory.submit("add", 1, 2).result(patient(60)) == 3
         assert worker.stop() == 0

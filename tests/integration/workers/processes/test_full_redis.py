@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.redis import Redis
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.waiting import wait_for
 
@@ -31,14 +32,14 @@ def test_a_worker_outlives_a_redis_without_memory(
             assert functory.call("double", 1) == 2
             with own_redis_server.full():
                 handles = [functory.submit("double", n) for n in range(10)]
-                assert functory.gather(handles, timeout=60) == [2 * n for n in range(10)]
+                assert functory.gather(handles, timeout=patient(60)) == [2 * n for n in range(10)]
                 # A new worker declares its queue, which Redis refuses.
                 late = roles.start("worker", "--slots", "2", wait=False)
                 late.wait_for("OOM|maxmemory", 120)
                 late.wait_ready(120)
                 assert functory.call("double", 5) == 10
                 assert late.process.poll() is None and worker.process.poll() is None
-            assert functory.gather([functory.submit("double", n) for n in range(10)], timeout=60)
+            assert functory.gather([functory.submit("double", n) for n in range(10)], timeout=patient(60))
             wait_for(lambda: not functory.lineage.open_work()["unpublished events"], "an empty outbox")
             assert late.process.poll() is None and worker.process.poll() is None
         assert [role.stop(60) for role in roles.started] == [0, 0, 0]

@@ -22,6 +22,7 @@ from structlog.testing import capture_logs
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, alive, children, job, open_files, printed
 from tests.support.waiting import wait_for
 
@@ -75,10 +76,10 @@ def test_a_killed_zygote_loses_its_runs_as_crashed_and_the_next_run_works():
     source = "import time\nfrom functory import call\ndef f():\n    call('started')\n    time.sleep(60)"
     with Runner() as runner, ThreadPoolExecutor(1) as pool:
         lost = pool.submit(runner.run, job(source), FakeHost(started=started.set))
-        assert started.wait(20)
+        assert started.wait(patient(20))
         zygote = runner.zygote_pid
         os.kill(zygote, signal.SIGKILL)
-        outcome = lost.result(timeout=20)
+        outcome = lost.result(timeout=patient(20))
         assert (outcome.status, outcome.signal, outcome.kill_reason) == ("crashed", 9, "zygote_lost")
         wait_for(lambda: not alive(outcome.pid))
         assert runner.run(job("def f():\n    return 'again'"), FakeHost()).result == "again"
@@ -149,9 +150,9 @@ def test_closing_ends_the_runs_in_progress_and_refuses_new_ones():
     source = "import time\nfrom functory import call\ndef f():\n    call('started')\n    time.sleep(60)"
     with ThreadPoolExecutor(1) as pool:
         lost = pool.submit(runner.run, job(source), FakeHost(started=started.set))
-        assert started.wait(20)
+        assert started.wait(patient(20))
         runner.close()
-        outcome = lost.result(timeout=20)
+        outcome = lost.result(timeout=patient(20))
     assert outcome.status == "crashed"
     assert not alive(outcome.pid)
     with pytest.raises(Unavailable, match="the runner is closed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from functory.engine.database.wakeups import Wakeup
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 
@@ -28,11 +29,11 @@ def test_a_signal_wakes_all_who_wait_for_one_of_its_topics() -> None:
     other = Waiter(wakeup, "finished")
     wakeup.signal(["events", "unknown"])
     for waiter in (one, both):
-        waiter.join(10)
+        waiter.join(patient(10))
         assert waiter.woken
     assert other.is_alive()
     wakeup.signal(["finished"])
-    other.join(10)
+    other.join(patient(10))
     assert other.woken
 
 
@@ -62,13 +63,13 @@ def test_no_signal_is_lost_between_waits() -> None:
     thread.start()
     for _ in range(rounds):
         wakeup.signal(["events"])
-        assert got.acquire(timeout=10)
-    thread.join(10)
+        assert got.acquire(timeout=patient(10))
+    thread.join(patient(10))
 
 
 def test_a_wait_that_has_ended_leaves_nothing_behind() -> None:
     wakeup = Wakeup()
     waiter = Waiter(wakeup, "events", "flow", timeout=0.01)
-    waiter.join(10)
+    waiter.join(patient(10))
     assert not waiter.woken
     wait_for(lambda: not any(wakeup._waiting.values()), "no waiter")

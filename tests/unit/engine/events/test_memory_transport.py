@@ -11,6 +11,7 @@ import pytest
 from kombu import Connection
 
 from functory.engine.events.memory_transport import TRANSPORT
+from tests.support.patience import patient
 
 
 @pytest.fixture
@@ -26,14 +27,14 @@ def test_a_message_is_delivered_while_its_consumer_waits(connection: Connection)
 
     def consume() -> None:
         with Connection("memory://localhost/", transport=TRANSPORT) as other:
-            message = other.SimpleQueue(name).get(timeout=60)
+            message = other.SimpleQueue(name).get(timeout=patient(60))
             found.append(message.payload)
             message.ack()
 
     waiting = threading.Thread(target=consume)
     waiting.start()
     queue.put("hello")
-    waiting.join(60)
+    waiting.join(patient(60))
     assert found == ["hello"]
 
 

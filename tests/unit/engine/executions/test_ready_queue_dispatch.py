@@ -11,6 +11,7 @@ import pytest
 from functory.engine.executions import dispatch, ready_queue
 from functory.workers.execution.slots import Slots
 from functory.workers.processes.consumer_watchdog import StallDetector
+from tests.support.patience import patient
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -110,7 +111,7 @@ def test_slots_are_never_taken_twice() -> None:
     waiting = threading.Thread(target=slots.acquire, args=(never,))
     waiting.start()
     slots.release()
-    waiting.join(5)
+    waiting.join(patient(5))
     assert not waiting.is_alive()
     assert slots.free == 0
     given_up = threading.Event()

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from functory.engine.telemetry import exposition, observation
 from functory.engine.telemetry.registry import MetricRegistry
+from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4;q=0.5"
@@ -118,7 +119,7 @@ def test_a_client_that_hangs_up_leaves_no_traceback(
 
     def render(*_: Any) -> tuple[bytes, str]:
         asked.set()
-        assert hung_up.wait(10)
+        assert hung_up.wait(patient(10))
         return b"x" * 50_000_000, "text/plain"
 
     monkeypatch.setattr(exposition, "render", render)
@@ -126,7 +127,7 @@ def test_a_client_that_hangs_up_leaves_no_traceback(
     try:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert asked.wait(10)
+            assert asked.wait(patient(10))
         hung_up.set()
         answering = "process_request_thread"
         wait_for(lambda: not any(answering in thread.name for thread in threading.enumerate()))

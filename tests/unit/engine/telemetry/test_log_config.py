@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -72,3 +75,34 @@ def test_libraries_that_tell_of_each_message_are_heard_only_when_they_warn(lines
     assert "received" not in lines.getvalue()
     assert "unknown" in lines.getvalue()
     assert "detail" not in lines.getvalue()
+
+
+SCRIPT = """
+import structlog
+from functory import Functory
+from functory.engine.settings import load_settings
+
+with Functory(load_settings()) as functory:
+    structlog.get_logger("functory.anything").warning("noticed", url="redis://:secret@host/0")
+    structlog.get_logger("functory.anything").info("not worth a line")
+    print("{}")
+"""
+
+
+@pytest.mark.parametrize("database", ["", "postgresql+psycopg://ada@127.0.0.1:1/functory"])
+def test_what_a_users_program_prints_has_no_message_of_the_log(tmp_path: Path, database: str) -> None:
+    environment = {"FUNCTORY_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    if database:
+        environment |= {"FUNCTORY_DATABASE_URL": database, "FUNCTORY_BROKER_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "{}\n"
+    (line,) = done.stderr.splitlines()
+    assert "noticed" in line
+    assert "redis://:***@host/0" in line

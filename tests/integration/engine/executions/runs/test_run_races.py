@@ -12,6 +12,7 @@ import pytest
 from functory import step
 from functory.engine.errors import Conflict
 from functory.engine.executions.runs.service import Runs
+from tests.support.patience import patient
 from tests.support.runs import RunsWorld
 from tests.support.world import World
 
@@ -25,7 +26,7 @@ def together(*acts: Callable[[], Any]) -> list[Any]:
     barrier = Barrier(len(acts))
 
     def one(act: Callable[[], Any]) -> Any:
-        barrier.wait(30)
+        barrier.wait(patient(30))
         try:
             return act()
         except Conflict as error:

@@ -15,6 +15,7 @@ import pytest
 from functory.engine.database import schema
 from functory.engine.sources.webhooks import Webhooks
 from functory.triggers.sources.webhooks import Request, WebhookReceiver, WebhookResponse
+from tests.support.patience import patient
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -212,7 +213,7 @@ def test_two_servers_that_get_the_same_deliveries_at_once_write_each_once(
     barrier = threading.Barrier(8)
 
     def send(number: int) -> list[WebhookResponse]:
-        barrier.wait(20)
+        barrier.wait(patient(20))
         return [doors[number % 2].receive("github", signed({"n": n}, f"d-{n}")) for n in range(25)]
 
     with ThreadPoolExecutor(8) as pool:

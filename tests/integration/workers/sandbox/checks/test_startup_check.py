@@ -27,6 +27,7 @@ from functory.workers.sandbox.checks.canary_attacks import ATTACKS, run_canaries
 from functory.workers.sandbox.checks.startup import check_startup
 from functory.workers.sandbox.runner import Runner
 from tests.support import unprivileged
+from tests.support.patience import patient
 from tests.support.processes import SCRIPTS
 from tests.support.runner_world import FakeHost, job
 
@@ -50,10 +51,10 @@ def reported(mode: str, code: str, *, as_ordinary: bool = False) -> Any:
         argv = [sys.executable, "-m", "tests.support.restricted_kernel", mode, "--", *argv]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FUNCTORY_LOG_LEVEL": "error"}
     if as_ordinary:
-        done = unprivileged.run(argv, env=environment, timeout=100)
+        done = unprivileged.run(argv, env=environment, timeout=patient(100))
     else:
         done = subprocess.run(
-            argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+            argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=patient(100), check=False
         )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -234,7 +235,7 @@ def test_a_worker_below_the_demanded_tier_ends_with_the_reason(tmp_path: Path, r
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patient(100),
         check=False,
     )
     assert done.returncode == Refused.code

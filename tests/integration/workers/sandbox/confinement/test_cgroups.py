@@ -15,6 +15,7 @@ from functory.workers.sandbox.confinement import cgroup_tree
 from functory.workers.sandbox.confinement.cgroup_tree import unavailable_reason
 from functory.workers.sandbox.confinement.cgroups import Cgroup, Cgroups
 from tests.support import unprivileged
+from tests.support.patience import patient
 
 _MEMORY = 64 << 20
 pytestmark = pytest.mark.skipif(
@@ -55,7 +56,7 @@ def _folders(pid: int | None = None) -> set[str]:
 def test_more_memory_than_allowed_ends_the_process_and_is_counted(groups: Cgroups) -> None:
     group = groups.acquire(_MEMORY, 8)
     started = _start(group, "block = bytearray(256 << 20)")
-    assert started.wait(30) == -9
+    assert started.wait(patient(30)) == -9
     assert group.oom_kills() == 1
     group.release()
 
@@ -63,7 +64,7 @@ def test_more_memory_than_allowed_ends_the_process_and_is_counted(groups: Cgroup
 def test_memory_within_the_limit_is_given(groups: Cgroups) -> None:
     group = groups.acquire(_MEMORY, 8)
     started = _start(group, "block = bytearray(16 << 20); print(len(block))")
-    assert started.communicate(timeout=30)[0] == f"{16 << 20}\n"
+    assert started.communicate(timeout=patient(30))[0] == f"{16 << 20}\n"
     assert group.oom_kills() == 0
     group.release()
 
@@ -81,18 +82,18 @@ except RuntimeError:
     print(started, flush=True)
 os._exit(0)
 """
-    assert _start(group, code).communicate(timeout=30)[0] == "4\n"
+    assert _start(group, code).communicate(timeout=patient(30))[0] == "4\n"
     group.release()
 
 
 def test_a_group_is_used_again_and_begins_at_zero(groups: Cgroups) -> None:
     first = groups.acquire(_MEMORY, 8)
-    assert _start(first, "block = bytearray(256 << 20)").wait(30) == -9
+    assert _start(first, "block = bytearray(256 << 20)").wait(patient(30)) == -9
     first.release()
     second = groups.acquire(2 * _MEMORY, 8)
     assert second is first
     assert second.oom_kills() == 0
-    assert _start(second, "block = bytearray(80 << 20)").wait(30) == 0
+    assert _start(second, "block = bytearray(80 << 20)").wait(patient(30)) == 0
 
 
 def test_a_group_with_somebody_in_it_is_ended_and_not_used_again(groups: Cgroups) -> None:
@@ -101,7 +102,7 @@ def test_a_group_with_somebody_in_it_is_ended_and_not_used_again(groups: Cgroups
     assert started.stdout is not None
     assert started.stdout.readline() == "in\n"
     group.release()
-    assert started.wait(30) == -9
+    assert started.wait(patient(30)) == -9
     assert groups.acquire(_MEMORY, 8) is not group
 
 
@@ -113,7 +114,7 @@ def test_kill_ends_all_processes_of_the_group(groups: Cgroups) -> None:
     group.kill()
     # The pipe ends when its last writer, the forked process, has gone too.
     assert started.stdout.read() == ""
-    assert started.wait(30) == -9
+    assert started.wait(patient(30)) == -9
 
 
 def test_closing_leaves_no_folder() -> None:
@@ -128,7 +129,7 @@ def test_closing_leaves_no_folder() -> None:
     made = _folders() - before
     assert made
     groups.close()
-    assert started.wait(30) == -9
+    assert started.wait(patient(30)) == -9
     assert not made & _folders()
 
 

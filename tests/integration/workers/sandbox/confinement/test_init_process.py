@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import unprivileged
 from tests.support.confined_zygote import HERE, Contained, running
+from tests.support.patience import patient
 from tests.support.tier_marks import every, tiers
 from tests.support.waiting import wait_for
 
@@ -23,7 +24,7 @@ def _gone(path: str) -> bool:
 @every
 def test_an_end_leaves_no_folder(tier: str) -> None:
     contained = Contained(tier, "Path('left').write_text('x')")
-    assert contained.shim.wait(30) == 0
+    assert contained.shim.wait(patient(30)) == 0
     assert _gone(contained.base)
 
 
@@ -32,7 +33,7 @@ def test_the_shim_ends_as_its_zygote_did(tier: str) -> None:
     contained = Contained(tier, HERE)
     zygote = running(contained)[0]
     zygote.kill()
-    assert contained.shim.wait(30) == -signal.SIGKILL
+    assert contained.shim.wait(patient(30)) == -signal.SIGKILL
     assert _gone(contained.base)
 
 
@@ -42,7 +43,7 @@ def test_zygote_and_children_die_with_the_shim(tier: str) -> None:
     everyone = running(contained)
     contained.hear()
     contained.shim.kill()
-    contained.shim.wait(30)
+    contained.shim.wait(patient(30))
     wait_for(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in everyone))
     contained.finish()
 
@@ -52,7 +53,7 @@ def test_a_zygote_that_ignores_the_end_of_its_worker_is_killed(tier: str) -> Non
     contained = Contained(tier, before="say('here')\nimport time\nwhile True: time.sleep(1)")
     everyone = running(contained)
     contained.leave()
-    assert contained.shim.wait(30) == -signal.SIGKILL
+    assert contained.shim.wait(patient(30)) == -signal.SIGKILL
     assert not any(p.is_running() for p in everyone)
     assert _gone(contained.base)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from functory.workers.sandbox.confinement import landlock
+from tests.support.patience import patient
 
 pytestmark = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 
@@ -56,7 +57,7 @@ def run(tmp_path: Path) -> Any:
 
     def run(code: str) -> Any:
         argv = [sys.executable, "-c", _START + code, str(tmp_path)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=patient(60))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

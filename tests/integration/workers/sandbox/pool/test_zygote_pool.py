@@ -17,6 +17,7 @@ from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, alive, children, code, job, printed
 from tests.support.waiting import wait_for
 
@@ -185,15 +186,15 @@ def test_a_zygote_with_a_running_execution_is_not_ended_for_another():
 
     def wait():
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(patient(30))
 
     with Runner(options=Options(zygotes=1)) as runner, ThreadPoolExecutor(1) as pool:
         running = pool.submit(runner.run, job(source, trust_domain="long"), FakeHost(wait=wait))
-        assert begun.wait(30)
+        assert begun.wait(patient(30))
         for name in ("a", "b", "c"):
             result(runner, job(HASH, trust_domain=name))
         go_on.set()
-        assert running.result(timeout=30).result == "done"
+        assert running.result(timeout=patient(30)).result == "done"
 
 
 COUNTER = """

@@ -10,6 +10,7 @@ from functory.engine.errors import ExecutionFailed, NotFound, Refused, WaitTimeo
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.job import Limits
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, code, job, printed
 
 
@@ -70,7 +71,7 @@ def test_gather_raises_the_first_failure_or_returns_all(runner):
 
 def test_calls_from_threads_and_tasks_wait_at_the_same_time(runner):
     together = threading.Barrier(4)
-    host = FakeHost(meet=lambda n: (together.wait(10) and n) or n)
+    host = FakeHost(meet=lambda n: (together.wait(patient(10)) and n) or n)
     tasks = """
         import asyncio
         from functory import acall
@@ -91,7 +92,7 @@ def test_calls_from_threads_and_tasks_wait_at_the_same_time(runner):
 
 def test_more_than_eight_calls_at_once_wait_for_their_turn(runner):
     full = threading.Barrier(8)
-    host = FakeHost(slow=lambda n: (full.wait(10) and n) or n)
+    host = FakeHost(slow=lambda n: (full.wait(patient(10)) and n) or n)
     source = """
         import asyncio
         from functory import acall
@@ -345,7 +346,7 @@ def test_output_is_captured_and_the_run_can_be_killed_while_a_call_waits(runner)
 
     def wait():
         asked.set()
-        release.wait(20)
+        release.wait(patient(20))
 
     source = """
         import sys, threading, time
@@ -363,8 +364,8 @@ def test_output_is_captured_and_the_run_can_be_killed_while_a_call_waits(runner)
     reported = threading.Event()
 
     def kill():
-        asked.wait(20)
-        reported.wait(20)
+        asked.wait(patient(20))
+        reported.wait(patient(20))
         control.kill("enough")
 
     threading.Thread(target=kill).start()

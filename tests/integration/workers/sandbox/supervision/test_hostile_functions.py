@@ -13,6 +13,7 @@ import pytest
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.job import Grants, Limits
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, alive, code, job, open_files, printed
 from tests.support.waiting import wait_for
 
@@ -263,7 +264,7 @@ def f():
     time.sleep(60)
 """
     release = threading.Event()
-    outcome = runner.run(job(code(source)), FakeHost(slow=lambda: release.wait(10)))
+    outcome = runner.run(job(code(source)), FakeHost(slow=lambda: release.wait(patient(10))))
     release.set()
     assert (outcome.status, outcome.kill_reason) == ("protocol_error", "protocol_error"), outcome
     assert not alive(outcome.pid)
