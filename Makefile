@@ -35,11 +35,11 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dashboard test test-all test-sample simulate chaos fuzz leaks soak check bench docs lock clean
+.PHONY: help demo dashboard test test-changed test-all test-sample simulate chaos fuzz leaks soak check bench docs lock clean
 
 help: ## print this list
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/.run .venv/.dashboard ## run the demo on real input: the licence watch (ARGS=--keep keeps its folder, --watch adds a Prometheus)
 	@$(BIN)/functory demo $(ARGS)
@@ -54,6 +54,10 @@ test: .venv/.ready .venv/.dashboard ## run the tests on their own servers: minut
 	@$(PY) -m tests.services --install
 	@dashboard/build.sh test
 	@$(PY) -m pytest --second-look -n $(JOBS) $(ARGS)
+
+test-changed: .venv/.ready .venv/.dashboard ## run the tests nearest to your change: a minute (ARGS='--base HEAD~3 --seconds 300')
+	@$(PY) -m tests.services --install
+	@$(PY) -m tests.support.changed_tests -n $(JOBS) $(ARGS)
 
 test-all: .venv/.ready .venv/.dashboard .venv/.fuzz ## run the long tests too: every attack in every tier, faults, many seeds, fuzz
 	@$(PY) -m tests.services --install
