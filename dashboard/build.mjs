@@ -14,8 +14,9 @@ import * as esbuild from "esbuild";
 const HERE = dirname(fileURLToPath(import.meta.url));
 process.chdir(HERE);
 const STATIC = process.env.DASHBOARD_STATIC ?? "../functory/dashboard/static";
-// Files are made beside the old ones, which are replaced at once: a server that starts meanwhile finds a whole build.
-const OUT = `.build/static-${process.pid}`;
+// Files are made beside the old ones, on the same file system, and replace them at once: a server that starts meanwhile
+// finds a whole build.
+const OUT = `${STATIC}-${process.pid}`;
 const ASSETS = `${OUT}/assets`;
 
 const COMMON = {

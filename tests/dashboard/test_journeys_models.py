@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 from pydantic import SecretStr
 
 from tests.support.dashboard import Deployment, dashboard_server
@@ -176,6 +177,6 @@ def test_a_viewer_sees_what_was_spent_and_no_text(server: Deployment, browser: B
     screen.go("/models/small").ready()
     for name in ("Test…", "Disable", "Edit", "Delete"):
         button = screen.page.get_by_role("button", name=name).first
-        assert button.get_attribute("aria-disabled") == "true"
+        expect(button).to_have_attribute("aria-disabled", "true")
     context.close()
     screen.silent()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from functory.engine.database.short_ids import short
 from tests.support.dashboard import Deployment, Screen, dashboard_server
@@ -181,7 +183,7 @@ def test_a_range_is_selected_and_unselected(screen: Screen) -> None:
     bar.get_by_text("2 selected").wait_for()
     rows = screen.page.locator(".table-row input")
     rows.nth(4).click(modifiers=["Shift"])
-    assert "selected" in bar.inner_text()
+    expect(bar).to_contain_text("selected")
     screen.press("Escape")
     bar.wait_for(state="detached")
     _at(screen, "/executions")
@@ -190,9 +192,9 @@ def test_a_range_is_selected_and_unselected(screen: Screen) -> None:
 def test_all_of_a_filter_are_retried_after_they_were_counted(world: World, screen: Screen) -> None:
     _list(screen, "/executions?function=breaks&state=failed&unresolved=true").press("*", "r")
     dialog = _dialog(screen)
-    assert f"Retry {FAILED} executions?" in dialog.inner_text()
+    expect(dialog).to_contain_text(f"Retry {FAILED} executions?")
     button = dialog.get_by_role("button", name=f"Retry {FAILED} executions")
-    assert button.is_disabled()
+    expect(button).to_be_disabled()
     dialog.get_by_label("Reason").fill("the ledger is back")
     dialog.get_by_label("Type retry").fill("retry")
     # Enter never does a dangerous thing.
@@ -200,7 +202,7 @@ def test_all_of_a_filter_are_retried_after_they_were_counted(world: World, scree
     assert dialog.is_visible()
     button.click()
     _at(screen, "/batches/*")
-    screen.page.get_by_text("done", exact=True).first.wait_for(timeout=60_000)
+    screen.page.get_by_text("done", exact=True).first.wait_for()
     assert "the ledger is back" in screen.text()
     again = world.deployment.functory.executions.list(limit=1000)
     assert sum(row["replay_of"] is not None for row in again) == FAILED
@@ -216,12 +218,12 @@ def test_what_a_wrong_version_has_done_is_counted_and_replayed_after_the_fix(
     screen.go("/functions/cents/v/1").ready().shows("What this version has touched")
     button = screen.page.get_by_role("button", name="Replay after the fix")
     button.wait_for()
-    assert button.get_attribute("aria-disabled") == "true"
+    expect(button).to_have_attribute("aria-disabled", "true")
     functory.functions.save("def cents(n: int) -> int:\n    return n * 100\n", author="ada")
     screen.go("/functions/cents/v/1").ready()
     button.click()
     dialog = _dialog(screen)
-    assert "Replay 3 executions?" in dialog.inner_text()
+    expect(dialog).to_contain_text("Replay 3 executions?")
     assert len(functory.executions.list(function="cents")) == 3
     dialog.get_by_label("Reason").fill("cents, not euros")
     screen.press("Enter")
@@ -292,7 +294,7 @@ def test_the_map_says_at_a_cycle_which_guard_stops_it(world: World, screen: Scre
         "on-pong", on={"type": ["ball.pong"]}, function="pong", guards={"acknowledge_cycle": 1}
     )
     page = screen.go("/map").ready().shows("Stopped by max_revisits 1").page
-    assert page.locator(".graph-lines .note").all_text_contents() == ["stopped by max_revisits 1"]
+    expect(page.locator(".graph-lines .note")).to_have_text(["stopped by max_revisits 1"])
     card = page.locator(".cycles li").inner_text()
     assert "after 2 executions" in card
     assert f"by max_depth {functory.settings.max_depth} of" in card
@@ -345,7 +347,7 @@ def test_the_way_back_shows_the_list_as_it_was_left(screen: Screen) -> None:
 
 def test_a_deep_link_opens_the_tab_and_the_row_that_it_names(world: World, screen: Screen) -> None:
     screen.go(f"/executions/{world.works}?tab=io").ready()
-    assert screen.page.get_by_role("tab", selected=True).inner_text().startswith("I/O")
+    expect(screen.page.get_by_role("tab", selected=True)).to_have_text(re.compile("^I/O"))
     _list(screen, f"/executions?function=works&beside={world.works}")
     assert _row(screen).endswith(world.works)
 

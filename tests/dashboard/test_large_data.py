@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
 
 from functory.engine.database.schema import execution
 from functory.engine.executions import tree_shape
@@ -59,7 +60,7 @@ def test_the_last_execution_of_a_tree_of_more_than_twenty_thousand_has_its_trace
     ids = _copies_below(functory, root, tree_shape.MAX_ROWS + 500)
     screen.go(f"/executions/{ids[-1]}?tab=trace").ready()
     screen.page.get_by_role("tree", name="Trace").get_by_text("leaf").wait_for()
-    assert screen.page.get_by_role("treeitem").count() == 1
+    expect(screen.page.get_by_role("treeitem")).to_have_count(1)
 
 
 def test_a_payload_of_a_megabyte_is_shown_with_few_elements(screen: Screen, deployment: Deployment) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.support.dashboard import Deployment, Screen, dashboard_server
 
@@ -55,7 +56,7 @@ def test_the_size_is_changed_and_fitted_again_by_buttons_and_by_keys(screen: Scr
     screen.page.locator("[data-box]").first.wait_for()
     fitted = _scale(screen)
     fit = screen.page.get_by_role("button", name="Fit", exact=True)
-    assert fit.is_disabled()
+    expect(fit).to_be_disabled()
     screen.page.get_by_role("button", name="Larger").click()
     assert _scale(screen) == pytest.approx(fitted * 1.2, rel=0.01)
     fit.click()

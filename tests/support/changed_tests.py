@@ -1,4 +1,4 @@
-"""Runs the tests that are nearest to a change: `python -m tests.support.changed_tests [--base COMMIT] [OPTIONS OF PYTEST]`.
+"""Runs the tests that are nearest to a change: `python -m tests.support.changed_tests [--base COMMIT] [OPTIONS]`.
 
 The change is what differs from the base: commits, and files that are not committed. The nearest tests are, in this
 order: changed tests; tests whose name and folder are those of a changed module; tests that import one; and tests of the

@@ -23,6 +23,7 @@ from functory.api.server import Server
 from functory.client import Functory
 from functory.engine.access.logins import login_address
 from functory.engine.settings import Settings
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request
@@ -42,7 +43,10 @@ PHONE = {"width": 390, "height": 844}
 
 
 def launch(playwright: Playwright, program: Path) -> Browser:
-    """Start Chromium without a window."""
+    """Start Chromium without a window. What waits for a page waits as long as the machine is slow."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=patient(10_000))
     return playwright.chromium.launch(executable_path=str(program), args=list(ARGUMENTS))
 
 
@@ -138,13 +142,15 @@ class Deployment:
         self, browser: Browser, *, theme: str = "light", phone: bool = False, **options: Any
     ) -> BrowserContext:
         """A browser context of its own, without a login."""
-        return browser.new_context(
+        context = browser.new_context(
             viewport=PHONE if phone else DESKTOP,  # type: ignore[arg-type]
             has_touch=phone,
             color_scheme=theme,  # type: ignore[arg-type]
             reduced_motion="reduce",
             **options,
         )
+        context.set_default_timeout(patient(30_000))
+        return context
 
     def log_in(self, context: BrowserContext) -> Screen:
         """A screen of the context, in which the owner is logged in. No page is open in it.

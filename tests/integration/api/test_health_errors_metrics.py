@@ -21,6 +21,7 @@ from functory.engine.executions import worker_registry
 from functory.engine.settings import load_settings
 from tests.services.port import free_port
 from tests.support import docs_reference_tables
+from tests.support.patience import patient
 from tests.support.processes import Roles
 
 
@@ -185,7 +186,7 @@ def test_the_reference_is_complete(table: str) -> None:
 
 def _scraped(url: str, until: str, timeout: float = 20.0) -> str:
     """The text of a scrape once it shows ``until``: things are counted just after they are committed."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + patient(timeout)
     while True:
         with urllib.request.urlopen(url) as answer:
             text = answer.read().decode()

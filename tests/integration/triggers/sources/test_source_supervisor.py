@@ -13,6 +13,7 @@ from functory.engine.errors import Invalid, Stale, Unavailable
 from functory.engine.events.receipts import IncomingEvent
 from functory.triggers.sources.plugin import SourceConfig, SourceContext, SourcePlugin
 from functory.triggers.sources.runner import MAX_RETRY_SECONDS, retry_delay
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.source_world import keeping, plug_in
 from tests.support.waiting import wait_for
@@ -415,7 +416,7 @@ def test_a_watcher_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(
             third = roles.start("watcher")
             ended = cursor()
             wait_for(lambda: cursor() > ended, "the counts after a soft end")
-            assert time.monotonic() - stopped < 15
+            assert time.monotonic() - stopped < patient(15)
             third.stop()
             numbers = [event["data"]["number"] for event in client.events.scan(rows.get("counting", "up")["created_at"])
                        if event["type"] == "count.up"]  # fmt: skip

@@ -11,6 +11,7 @@ from functory.engine.database import schema
 from functory.engine.maintenance import lost_workers
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
+from tests.support.patience import patient
 from tests.support.world import LEASE, World, lines
 
 pytest_plugins = ["tests.support.world"]
@@ -60,7 +61,7 @@ def states(world: World, ids: list[str]) -> list[str]:
 
 
 def wait_for(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patient(PATIENCE)
     while not fact():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.02)

@@ -160,16 +160,16 @@ def test_workers_start_and_work_while_the_broker_is_away_and_go_back(
             began = time.monotonic()
             with no_orphans(worker):
                 assert worker.stop() == 0
-            assert time.monotonic() - began < 30, "Celery waits for the broker; an end does not"
+            assert time.monotonic() - began < patient(30), "Celery waits for the broker; an end does not"
 
 
 def test_without_messages_every_free_slot_is_used(tmp_path: Path, redis_url: str) -> None:
     """What waits has waited long enough together: a slot that is free again takes the next at once."""
-    patient = QUICK | {"claim_seconds": 8.0}
+    unhurried = QUICK | {"claim_seconds": 8.0}
     with (
         Door(redis_url) as broker,
         Roles(
-            tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=broker.url, **patient
+            tmp_path, database_url=f"sqlite:///{tmp_path}/rows.db", broker_url=broker.url, **unhurried
         ) as roles,
     ):
         roles.migrate()
@@ -195,7 +195,7 @@ def test_an_idle_worker_of_a_healthy_deployment_claims_nothing_by_itself(
             for n in range(5):
                 assert functory.submit("add", n, 1).result(patient(30)) == n + 1
         assert counted(worker, "functory_degraded_claims_total") == 0
-        assert time.time() - counted(worker, "functory_worker_last_intake_timestamp_seconds") < 10
+        assert time.time() - counted(worker, "functory_worker_last_intake_timestamp_seconds") < patient(10)
         assert "polling" not in worker.output
 
 
@@ -289,7 +289,7 @@ def test_the_second_signal_ends_a_worker_at_once_and_loses_nothing(
                 began = time.monotonic()
                 worker.signal(signal.SIGTERM)
                 assert worker.wait() == 128 + signal.SIGTERM
-                assert time.monotonic() - began < 5
+                assert time.monotonic() - began < patient(10)
             assert outcomes(functory, id_) == [(1, "released")]
             assert functory.executions.get(id_)["attempt"] == 0
             roles.start("worker", "--slots", "2")
@@ -310,7 +310,7 @@ def test_every_role_ends_softly_while_the_broker_is_away(tmp_path: Path, role: s
         began = time.monotonic()
         with no_orphans(process):
             assert process.stop() == 0
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < patient(30)
 
 
 @pytest.mark.parametrize("role", ["router", "scheduler", "watcher", "server", "worker"])
@@ -327,7 +327,7 @@ def test_every_role_ends_while_its_database_is_away(tmp_path: Path, postgres_url
         began = time.monotonic()
         with no_orphans(process):
             assert process.stop() in (0, 1), "1 says that not all was done in time"
-        assert time.monotonic() - began < 40
+        assert time.monotonic() - began < patient(40)
 
 
 @pytest.mark.parametrize("role", ["router", "scheduler", "watcher", "server", "dev"])

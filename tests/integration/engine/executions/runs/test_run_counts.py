@@ -16,6 +16,7 @@ from functory.engine.errors import Invalid
 from functory.engine.executions.runs.transitions import STOP_REASONS
 from functory.engine.maintenance import run_gauges
 from functory.engine.telemetry.registry import registry
+from tests.support.patience import patient
 from tests.support.runs import RunsWorld
 from tests.support.world import World
 
@@ -101,13 +102,13 @@ def test_an_answer_is_counted_once_with_the_time_that_the_person_took(world: Run
         tx.execute(sa.update(approval).values(requested_at=tx.now - timedelta(seconds=90)))
     assert shown(world)["runs"] == dict.fromkeys(RUN_OPEN, 0) | {"waiting_person": 1}
     assert shown(world)["approvals_pending"] == dict.fromkeys(APPROVAL_KINDS, 0) | {"ask": 1}
-    assert 90 <= shown(world)["approval_oldest_seconds"]["ask"] < 120
+    assert 90 <= shown(world)["approval_oldest_seconds"]["ask"] < 90 + patient(30)
     (question,) = world.runs.questions()
     world.runs.answer(question["id"], "yes", author="ada")
     assert counts.grown("approvals_decided") == {("approvals_decided_total", "ask", "answered"): 1}
     seconds = counts.grown("approval_decision_seconds")
     assert seconds["approval_decision_seconds_count", "ask"] == 1
-    assert 90 <= seconds["approval_decision_seconds_sum", "ask"] < 120
+    assert 90 <= seconds["approval_decision_seconds_sum", "ask"] < 90 + patient(30)
     assert shown(world)["approvals_pending"] == dict.fromkeys(APPROVAL_KINDS, 0)
     assert shown(world)["approval_oldest_seconds"] == dict.fromkeys(APPROVAL_KINDS, 0)
 
