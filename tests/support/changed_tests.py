@@ -21,7 +21,7 @@ from tests.support.architecture_picture import ROOT, imported, modules
 
 SECONDS = 60.0
 # Seconds of one test function with its variants on two cores, about, by the folder of its file.
-PACE = {
+SECONDS_OF_A_TEST = {
     "tests/unit": 0.1,
     "tests/integration/roles": 4.0,
     "tests/integration/workers/processes": 4.0,
@@ -108,8 +108,12 @@ def _plugins(tree: ast.Module) -> Iterable[str]:
 def seconds_of(file: str) -> float:
     """About how long the tests of a file take."""
     name, _, test = file.partition("::")
-    pace = next((pace for folder, pace in PACE.items() if name.startswith(f"{folder}/")), 0.6)
-    return pace * (1 if test else len(re.findall(r"(?m)^\s*(?:async )?def test_", (ROOT / name).read_text())))
+    seconds = next(
+        (seconds for folder, seconds in SECONDS_OF_A_TEST.items() if name.startswith(f"{folder}/")), 0.6
+    )
+    return seconds * (
+        1 if test else len(re.findall(r"(?m)^\s*(?:async )?def test_", (ROOT / name).read_text()))
+    )
 
 
 def within(near: Iterable[Near], seconds: float) -> tuple[list[Near], list[Near]]:

@@ -31,7 +31,7 @@ def factor() -> float:
 
 
 def measure(processes: int) -> float:
-    """Measure the factor of a run of so many processes, for this process and those that it starts."""
+    """Measure the factor of a run of N processes, for this process and those that it starts."""
     given = os.environ.get(VARIABLE)
     if given is None:
         shared = max(1.0, processes / (os.cpu_count() or 1))

@@ -24,7 +24,7 @@ import pytest
 
 # More failed tests than these are a defect of the product, or of the machine.
 MOST = 25
-# A test that still runs after so many seconds hangs: pytest-timeout should have ended it long before.
+# A test that still runs after these seconds hangs: pytest-timeout should have ended it long before.
 SECONDS = 900
 # The category of pytest's closing line.
 CATEGORY = "passed alone"
