@@ -128,8 +128,8 @@ def test_tests_of_one_proposal_leave_nothing_for_the_next(smith: Functory, tmp_p
 
 
 def test_a_worker_that_ends_leaves_its_check_to_another(smith: Functory) -> None:
-    slow = "def slow(n: int) -> int:\n    import time\n    time.sleep(0.3)\n    return n\n"
-    tests = [{"name": f"{number}", "input": {"n": number}, "equals": number} for number in range(30)]
+    slow = "def slow(n: int) -> int:\n    import time\n    time.sleep(0.5)\n    return n\n"
+    tests = [{"name": f"{number}", "input": {"n": number}, "equals": number} for number in range(6)]
     id_ = smith.proposals.create(slow, tests=tests, author="smith")["id"]
     pause = threading.Event()
     while check(smith.proposals.get(id_), "tests")["state"] != "running":
