@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from functory.client import Functory
+from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.waiting import wait_for
 
-WAIT = 90.0
+WAIT = patient(90.0)
 # Six processes start at once.
 READY = 120.0
 

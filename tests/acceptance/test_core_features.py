@@ -14,7 +14,7 @@ from functory.client import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 from tests.support.patience import patient
 
-WAIT = 30.0
+WAIT = patient(30.0)
 
 
 def finished(functory: Functory, function: str, count: int = 1) -> list[dict]:

@@ -31,13 +31,14 @@ import psutil
 import pytest
 
 from tests.support.console_script import shell_folder
+from tests.support.patience import patient
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Reasons of pages for blocks that are shown and not run. Raise this only with a new reason.
 MOST_NOT_RUN = 12
 # Seconds after which a command that is repeated must have answered as shown.
-PATIENCE = 20.0
+PATIENCE = patient(20.0)
 # The pause before a command is repeated: short at first, then longer, because each command is a process.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 

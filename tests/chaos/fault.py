@@ -33,13 +33,14 @@ from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Postgres
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.redis import Redis
+from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 
 if TYPE_CHECKING:
     from tests.chaos.outcome_counts import Counts
 
 # The longest wait for a fact, in seconds.
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = patient(300.0)
 
 
 class Impossible(Exception):

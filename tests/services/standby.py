@@ -13,10 +13,11 @@ from pathlib import Path
 from tests.services.faulty_proxy import FaultyProxy
 from tests.services.postgres import ROLE, Postgres
 from tests.services.server import environment_without
+from tests.support.patience import patient
 
 REPLICATION = {"wal_level": "replica", "max_wal_senders": 4}
 # The longest wait for the stream between the two servers, in seconds.
-STREAM_SECONDS = 120.0
+STREAM_SECONDS = patient(120.0)
 
 
 class Standby(Postgres):

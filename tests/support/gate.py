@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 from functory import Functory
+from tests.support.patience import patient
 
-WAIT = 60.0
+WAIT = patient(60.0)
 
 
 def ended(engine: Functory, id_: str, *states: str) -> dict[str, Any]:

@@ -23,13 +23,14 @@ from functory.cli.command_index import SECTIONS
 from tests.services.missing_servers import leave_out
 from tests.services.port import free_port
 from tests.support import build_context, clean_root
+from tests.support.patience import patient
 from tests.support.processes import Role
 
 ROOT = Path(__file__).parents[3]
 UV = Path(sys.executable).parent / "uv"
-WAIT = 90.0
+WAIT = patient(90.0)
 # From the start of a process to its ready line, in seconds on a machine with two busy cores. Measured: 2 to 4.
-START_SECONDS = 30.0
+START_SECONDS = patient(30.0)
 
 HELLO = """
 from functory import register_function

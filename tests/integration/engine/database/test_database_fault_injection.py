@@ -28,6 +28,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, FunctoryError, NotFound, Unavailable
 from functory.engine.maintenance import invariants
 from tests.support.fault_injection import KINDS, Faults, Rates
+from tests.support.patience import patient
 from tests.support.thoroughness import amount
 from tests.support.world import embedded
 
@@ -37,7 +38,7 @@ SECONDS = float(os.environ.get("FAULT_SECONDS", amount(2, 8)))
 SEED = int(os.environ.get("FAULT_SEED", "1"))
 RATES = Rates(before=0.006, after=0.006, lost=0.003, uncommitted=0.01, committed=0.03)
 CLIENTS = 3
-PATIENCE = 120.0
+PATIENCE = patient(120.0)
 
 # A function meets the faults too, in what it asks of the engine: it fails then, and is tried again.
 TRIES = {"retries": 30, "retry_delay": 0.05, "max_attempts": 40}

@@ -24,12 +24,13 @@ from functory.engine.executions.compensation.operator_commands import Compensati
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import compensator, lost_workers
+from tests.support.patience import patient
 from tests.support.queue_places import place_of
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
 
-WAIT = 60.0
+WAIT = patient(60.0)
 
 
 class Doing:

@@ -13,10 +13,11 @@ import sqlalchemy as sa
 from functory import Functory
 from functory.engine.database.schema import gate_check
 from tests.support.gate import check, ended
+from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
 
-WAIT = 60.0
+WAIT = patient(60.0)
 DOUBLE = "def double(n: int) -> int:\n    return n * 2\n"
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from functory.engine.database.group_commit import MAX_GROUP_SIZE, GroupCommit, _GroupedWork
+from tests.support.patience import patient
 
-WAIT = 60.0
+WAIT = patient(60.0)
 
 
 class Transaction:
