@@ -29,11 +29,10 @@ from cryptography.x509.oid import NameOID
 
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from functory.workers.sandbox.protocol.connect import Answer, Connect
-from tests.support.patience import patient
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.0/8",)
-PATIENCE = patient(20.0)
+PATIENCE = 20.0
 MEGABYTE = 1_048_576
 
 _BOOT = """
