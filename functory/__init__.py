@@ -8,7 +8,8 @@ The module-level names use one engine per process, opened at their first use (se
 is loaded when it is needed.
 
 Inside a stored function the same names mean the running execution: the child process has a module
-of its own under this name.
+of its own under this name. Its other names (``state``, ``secret``, ``log`` …) can be imported everywhere, so that a
+function's file can be tested (:mod:`functory.in_function`).
 """
 
 from __future__ import annotations
@@ -22,54 +23,82 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from functory._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from functory.client import Functory, Handle
-    from functory.engine.agents.memory import Memory
+    from functory.client import Functory
     from functory.engine.errors import (
+        BudgetExceeded,
         Conflict,
         ExecutionFailed,
         FunctoryError,
         Invalid,
+        ModelFailed,
         NotFound,
         Refused,
         Stale,
         Unavailable,
         WaitTimeout,
     )
-    from functory.engine.executions.runs.tool_search import Tools
+    from functory.engine.errors import ExecutionFailed as CallFailed
     from functory.engine.serialization.python_values import Naive as Naive
+    from functory.engine.serialization.python_values import NotSerializable
     from functory.engine.settings import Settings
+    from functory.handle import Handle
+    from functory.handle import Handle as Submitted
+    from functory.in_function import (
+        acall,
+        execution,
+        functions,
+        llm,
+        log,
+        memory,
+        progress,
+        secret,
+        state,
+        tools,
+    )
     from functory.remote.client import RemoteFunctory
     from functory.workers.sandbox.guest import step as step
 
-    memory: Memory
-    tools: Tools
-
 __all__ = [
+    "BudgetExceeded",
+    "CallFailed",
     "Conflict",
     "ExecutionFailed",
     "Functory",
     "FunctoryError",
     "Handle",
     "Invalid",
+    "ModelFailed",
     "Naive",
     "NotFound",
+    "NotSerializable",
     "Refused",
     "Settings",
     "Stale",
+    "Submitted",
     "Unavailable",
     "WaitTimeout",
     "__version__",
+    "acall",
     "call",
     "close",
     "emit",
     "emit_many",
     "engine_of_process",
+    "execution",
+    "functions",
     "gather",
+    "llm",
+    "log",
+    "memory",
+    "progress",
     "register_function",
     "register_trigger",
+    "secret",
+    "state",
     "step",
     "submit",
     "submit_many",
+    "tools",
     "use",
 ]
 
@@ -79,13 +108,10 @@ _R = TypeVar("_R")
 _default_engine: Functory | RemoteFunctory | None = None
 _lock = threading.Lock()
 
-# Inside of a function they are of its run; outside they are those of the database, for scripts and tests.
-_SERVICES = ("memory", "tools")
-
-# Public errors and classes that other modules define.
+# Public names that other modules define.
 _LAZY = {
     "Functory": "functory.client",
-    "Handle": "functory.client",
+    "Handle": "functory.handle",
     "Naive": "functory.engine.serialization.python_values",
     "Settings": "functory.engine.settings",
     **dict.fromkeys(
@@ -94,6 +120,8 @@ _LAZY = {
             "Invalid",
             "NotFound",
             "Refused",
+            "BudgetExceeded",
+            "ModelFailed",
             "Conflict",
             "Unavailable",
             "Stale",
@@ -102,7 +130,27 @@ _LAZY = {
         ),
         "functory.engine.errors",
     ),
+    "NotSerializable": "functory.engine.serialization.python_values",
+    # What code of functions imports; inside of an execution a module of its own has them.
+    **dict.fromkeys(
+        (
+            "acall",
+            "execution",
+            "functions",
+            "llm",
+            "log",
+            "memory",
+            "progress",
+            "secret",
+            "state",
+            "tools",
+        ),
+        "functory.in_function",
+    ),
 }
+
+# What a class is called inside of an execution.
+_ALIASES = {"CallFailed": "ExecutionFailed", "Submitted": "Handle"}
 
 
 def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
@@ -129,11 +177,12 @@ def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
         return _default_engine
 
 
-def use(engine: Functory | RemoteFunctory | None) -> None:
-    """Let the module-level functions use ``engine`` (None: the default one again)."""
+def use(engine: Functory | RemoteFunctory | None) -> Functory | RemoteFunctory | None:
+    """Let the module-level functions use ``engine`` (None: the default one again). Returns what they used before."""
     global _default_engine
     with _lock:
-        _default_engine = engine
+        before, _default_engine = _default_engine, engine
+    return before
 
 
 def close() -> None:
@@ -188,9 +237,22 @@ def submit_many(
     return _verbs().submit_many(function, inputs, delay=delay, idempotency_key=idempotency_key)
 
 
-def gather(*handles: Handle) -> list[Any]:
-    """The results of several started functions, in their order."""
-    return _verbs().gather(handles)
+def gather(*handles: Handle, return_exceptions: bool = False, timeout: float | None = None) -> list[Any]:
+    """The results of several started functions, in their order, after at most ``timeout`` seconds.
+
+    With ``return_exceptions`` an :class:`ExecutionFailed` is in the place of the result of one that has failed.
+    """
+    from functory.engine.errors import ExecutionFailed
+
+    def end(handle: Handle) -> Any:
+        try:
+            return handle.result(timeout)
+        except ExecutionFailed as error:
+            return error
+
+    if return_exceptions:
+        return [end(handle) for handle in handles]
+    return _verbs().gather(handles, timeout)
 
 
 def emit(type_: str, data: Any = None, *, subject: str | None = None) -> str:
@@ -211,8 +273,7 @@ def _verbs() -> Any:
 def __getattr__(name: str) -> Any:
     if name == "step":
         return importlib.import_module("functory.workers.sandbox.guest.step")
-    if name in _SERVICES:
-        return _service(name)
+    name = _ALIASES.get(name, name)
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     from importlib.util import find_spec  # here: the zygote, which imports this package too, does without
@@ -233,20 +294,6 @@ def __getattr__(name: str) -> Any:
 
     run.__name__ = name
     return run
-
-
-def _service(name: str) -> Any:
-    """A service of the process's engine that code of functions has under the same name."""
-    engine = engine_of_process()
-    if not hasattr(engine, name):
-        from functory.engine.errors import Invalid
-
-        raise Invalid(
-            f"functory.{name} does not work over a server",
-            "the HTTP API does not have it",
-            "use it inside of a function, or where the database is",
-        )
-    return getattr(engine, name)
 
 
 def _no_such_attribute(name: str) -> str:

@@ -42,6 +42,7 @@ if __name__ == "__main__":
 TYPED = """\
 from functory import ExecutionFailed, Functory, Handle, Invalid, Settings, call, emit, gather
 from functory import register_function, register_trigger, submit
+from functory import execution, log, memory, progress, secret, state
 
 
 @register_function
@@ -52,6 +53,23 @@ def parse(text: str) -> list[str]:
 @register_function(timeout=30, retries=3, dependencies=["parse"])
 def count(text: str) -> int:
     return len(parse(text))
+
+
+@register_function(secrets=["KEY"])
+def seen(page: str) -> int:
+    times: int = state.get(page, 0) + 1
+    version: int = state.set(page, times)
+    key: str = secret("KEY")
+    log.info("seen", page=page, version=version, key=len(key))
+    progress(1, 2)
+    memory.add(page, kind="fact")
+    identity: str = execution.id
+    return times + len(identity) + execution.attempt
+
+
+def test_seen(functory: Functory) -> None:
+    functory.settle()
+    assert functory.call("seen", "a") == 1
 
 
 def main() -> int:

@@ -385,3 +385,78 @@ def test_transactions_side_by_side_are_published_from_memory(publishers: Publish
     assert sorted(publishers.exchange.ids) == ids
     # Nothing was left to others, so the next one need not ask.
     assert batches._direct
+
+
+def beside(publishers: Publishers, exchange: Exchange) -> OutboxPublisher:
+    """The outbox publisher of another process."""
+    made = OutboxPublisher(publishers.world.database, publishers.world.router._settings)
+    made._exchange = exchange  # type: ignore[assignment]
+    return made
+
+
+def left_batches(publishers: Publishers, count: int) -> list[str]:
+    """Batches of a worker that had no broker: each is as large as one round of a publisher."""
+    ids: list[str] = []
+    for _ in range(count):
+        batch = publishers.emit(outbox.MAX_BATCH)
+        with publishers.world.database.write() as tx:
+            outbox.put(tx, batch)
+        ids += batch
+    return ids
+
+
+def test_one_process_at_a_time_publishes_what_waits_so_a_later_batch_comes_later(
+    publishers: Publishers,
+) -> None:
+    exchange = publishers.exchange
+    other = beside(publishers, exchange)
+
+    def look() -> None:
+        exchange.before = lambda: None
+        assert not other.run_once(), "it takes the batch behind the one that is being published"
+
+    ids = left_batches(publishers, 3)
+    exchange.before = look
+    assert publishers.settle() == ids
+    # Nothing waits any more: the next ones may be published by any process.
+    more = left_batches(publishers, 1)
+    assert other.run_once()
+    assert exchange.ids == ids + more
+    other.close()
+
+
+def test_a_process_that_cannot_reach_the_broker_leaves_what_waits_to_another(publishers: Publishers) -> None:
+    other = beside(publishers, publishers.exchange)
+    ids = left_batches(publishers, 2)
+    publishers.exchange.down = True
+    with pytest.raises(Unavailable):
+        publishers.service.run_once()
+    publishers.exchange.down = False
+    while other.run_once():
+        pass
+    assert publishers.exchange.ids == ids
+    other.close()
+
+
+def test_what_waits_behind_a_killed_publisher_is_published_when_its_lease_ends(
+    publishers: Publishers,
+) -> None:
+    class Killed(BaseException):
+        """The process ends."""
+
+    other = beside(publishers, publishers.exchange)
+
+    def die() -> None:
+        publishers.exchange.before = lambda: None
+        raise Killed
+
+    ids = left_batches(publishers, 2)
+    publishers.exchange.before = die
+    with pytest.raises(Killed):
+        publishers.service.run_once()
+    assert not other.run_once()
+    publishers.world.advance(31)
+    while other.run_once():
+        pass
+    assert publishers.exchange.ids == ids
+    other.close()
