@@ -90,6 +90,7 @@ class Guest:
     def __init__(self) -> None:
         self._channel = Channel()
         self._linker: Linker | None = None
+        self._leftovers: Leftovers | None = None
         self._engine = functory_module.EngineClient(self._channel, _EMPTY_JOB)
         self._module = functory_module.make_module(_EMPTY_JOB, self._engine)
         self._file_audit = FileAudit(self._channel)
@@ -159,7 +160,7 @@ class Guest:
                 last = self.run_task(task)
                 self._flush_outputs()
                 self._channel.send_and_exit(last)
-            leftovers = Leftovers()
+            self._leftovers = leftovers = Leftovers()
             while True:
                 self._run_and_stay(leftovers)
         except MemoryError:
@@ -229,7 +230,8 @@ class Guest:
         self._file_audit.start(job.grants.write)
         self._http_clients.set_lineage(job.lineage)
         if self._linker is None:
-            self._linker = Linker(job.codes, recorder)
+            loading = self._leftovers.loading if self._leftovers is not None else contextlib.nullcontext
+            self._linker = Linker(job.codes, recorder, loading)
             sys.modules["functory"] = self._module
         else:
             self._linker.recorder = recorder
