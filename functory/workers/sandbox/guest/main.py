@@ -25,7 +25,14 @@ import msgspec
 
 from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
 from functory.workers.sandbox.confinement.confine import Confinement
-from functory.workers.sandbox.guest import descriptors, functory_module, network, refusals, tracebacks
+from functory.workers.sandbox.guest import (
+    attempts,
+    descriptors,
+    functory_module,
+    network,
+    refusals,
+    tracebacks,
+)
 from functory.workers.sandbox.guest.arguments import bind
 from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
@@ -66,7 +73,9 @@ def load(plan: Plan) -> None:
 
         signature.warm_up()
         _describe = signature.describe
-    if not plan.network and plan.tier != "none":
+    if _confined:
+        attempts.watch()
+    if not plan.network and _confined:
         # No host could be reached anyway; this gives the reason, and what to declare.
         network.install(None)
 
@@ -216,17 +225,22 @@ class Guest:
 
     @staticmethod
     def _describe_error(error: BaseException, task: FromHost) -> ErrorInfo:
+        # The description reads the lines of sources: these are no attempts of the code.
+        tried = attempts.latest_first()
         info = tracebacks.describe(error)
         if isinstance(task, Start) and _confined:
-            reason = refusals.explanation(error, info.message, task.job.grants)
-            if reason:
-                return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")
+            # Paths may be objects of user code, which fail when they are looked at.
+            with contextlib.suppress(Exception):
+                reason = refusals.explanation(error, info.message, task.job.grants, tried)
+                if reason:
+                    return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")
         return info
 
     def _execute(self, job: Job) -> Finished | Failed:
         descriptors.reseed(job.seed)
         recorder = CallRecorder(self._channel, job.limits)
         self._engine.set_job(job)
+        attempts.forget()
         self._file_audit.start(job.grants.write)
         self._http_clients.set_lineage(job.lineage)
         if self._linker is None:
