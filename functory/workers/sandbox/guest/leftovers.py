@@ -1,18 +1,29 @@
 """Says what a run has left behind in its process, so that only a process as it was is used for the next run.
 
-Values in modules are not looked at: they are what a warm process is kept for. Code could deceive this check, and
-would deceive later executions of its own version only.
+Values in modules are not looked at: they are what a warm process is kept for. What code does while it is loaded belongs
+to every process of its version, so the process is compared with how loading has left it. Code could deceive this check,
+and would deceive later executions of its own version only; the worker counts the threads itself as well.
 """
 
 from __future__ import annotations
 
+import _locale
 import _signal  # pyright: ignore[reportMissingImports]
+import _socket
+import contextlib
+import gc
 import os
 import signal
 import sys
+import time
+import warnings
 from _thread import _count as count_threads
+from collections.abc import Iterator
 
 _SIGNALS = range(1, 65)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+# A thread that was joined has ended for the interpreter a little before it has for the kernel.
+_PAUSES = (0.0, 0.001, 0.01)
 
 
 class Leftovers:
@@ -23,42 +34,108 @@ class Leftovers:
         self._folder = os.environ.get("TMPDIR", "")
         # The mapping below ``os.environ``: to compare that one itself decodes every name and value.
         self._environment = dict(_environment())
-        self._state = self._read_state()
+        self._tasks = _open_tasks()
         self._threads = count_threads()
+        self._kernel_threads = self._count_kernel_threads()
+        self._state = _read_state()
+        self._filters = list(warnings.filters)
+        self._loading = False
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Code is loaded in this block: the settings that it changes are not left behind by a run.
+
+        Not so where the run had changed some before.
+        """
+        outermost = not self._loading
+        adopts_filters = outermost and warnings.filters == self._filters
+        adopts_state = outermost and _read_state() == self._state
+        self._loading = True
+        try:
+            yield
+        finally:
+            if outermost:
+                self._loading = False
+        if adopts_filters:
+            self._filters = list(warnings.filters)
+        if adopts_state:
+            self._state = _read_state()
 
     def found(self) -> str:
-        """Return what was left or changed, in one word; empty if nothing was."""
+        """Return what was left or changed, in one word; empty if nothing was.
+
+        The filters of warnings are put back: a library that a function imports adds some of its own.
+        """
         try:
-            if count_threads() - self._threads - self.own_threads > 0:
+            if count_threads() - self._threads - self.own_threads > 0 or self._has_kernel_threads():
                 return "threads"
             if _environment() != self._environment:
                 return "environment"
             if os.listdir(self._folder):  # noqa: PTH208 - half the time of a Path
                 return "files"
-            return "" if self._read_state() == self._state else "state"
-        except (OSError, TypeError):
-            # Its folder or descriptor 0 is gone.
+            if warnings.filters != self._filters:
+                warnings.resetwarnings()
+                warnings.filters.extend(self._filters)  # pyright: ignore[reportAttributeAccessIssue]
+            return "" if _read_state() == self._state else "state"
+        except (OSError, TypeError, AttributeError):
+            # Its folder or a descriptor is gone.
             return "state"
 
-    def _read_state(self) -> tuple[object, ...]:
-        lowest = os.dup(0)
-        os.close(lowest)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return (
-            # An open file takes the lowest free number.
-            lowest,
-            mask,
-            os.getcwd(),  # noqa: PTH109
-            # Of the C module: that of ``signal`` makes an enumeration member of each.
-            list(map(_signal.getsignal, _SIGNALS)),
-            signal.getitimer(signal.ITIMER_REAL),
-            sys.getrecursionlimit(),
-            list(sys.path),
-            len(sys.meta_path),
-            sys.gettrace(),
-            sys.getprofile(),
-        )
+    def _has_kernel_threads(self) -> bool:
+        """Return True if the kernel knows more threads than before: the interpreter knows its own only."""
+        for pause in _PAUSES:
+            if self._count_kernel_threads() - self._kernel_threads - self.own_threads <= 0:
+                return False
+            time.sleep(pause)
+        return True
+
+    def _count_kernel_threads(self) -> int:
+        # The folder has a link for each of them; proc(5). Without /proc, the worker's count is the only one.
+        return 0 if self._tasks is None else os.fstat(self._tasks).st_nlink
+
+
+def _open_tasks() -> int | None:
+    """Open the kernel's list of this process's threads by its path alone, which no tier forbids; None without /proc."""
+    try:
+        return os.open("/proc/self/task", os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read_state() -> tuple[object, ...]:
+    lowest = os.dup(0)
+    os.close(lowest)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return (
+        # An open file takes the lowest free number.
+        lowest,
+        mask,
+        os.getcwd(),  # noqa: PTH109
+        # Of the C modules: those around them make an enumeration member of each.
+        list(map(_signal.getsignal, _SIGNALS)),
+        _signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        list(map(_signal.getitimer, _TIMERS)),
+        os.sched_getaffinity(0),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        _locale.setlocale(_locale.LC_ALL),
+        _socket.getdefaulttimeout(),
+        gc.isenabled(),
+        gc.get_threshold(),
+        gc.get_debug(),
+        sys.getrecursionlimit(),
+        sys.getswitchinterval(),
+        sys.get_int_max_str_digits(),
+        list(sys.path),
+        len(sys.meta_path),
+        sys.gettrace(),
+        sys.getprofile(),
+        sys.stdin,
+        sys.stdout,
+        sys.stderr,
+        sys.excepthook,
+        warnings.showwarning,
+    )
 
 
 def _environment() -> dict[bytes, bytes]:

@@ -14,6 +14,7 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -29,12 +30,18 @@ _FLAGS = __future__.annotations.compiler_flag
 class Linker:
     """The codes of one execution, or of several of one version: each sets its own ``recorder``.
 
-    ``function(key)`` may be called from any thread.
+    ``function(key)`` may be called from any thread. ``loading`` makes the context in which a source is executed.
     """
 
-    def __init__(self, codes: dict[str, Code], recorder: CallRecorder) -> None:
+    def __init__(
+        self,
+        codes: dict[str, Code],
+        recorder: CallRecorder,
+        loading: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self._codes = codes
         self.recorder = recorder
+        self._loading = loading
         self._lock = threading.RLock()
         self._functions: dict[str, Callable] = {}
 
@@ -45,7 +52,8 @@ class Linker:
             with self._lock:
                 function = self._functions.get(key)
                 if function is None:
-                    function = self._functions[key] = self._load(self._codes[key])
+                    with self._loading():
+                        function = self._functions[key] = self._load(self._codes[key])
         return function
 
     def _load(self, code: Code) -> Callable:

@@ -25,7 +25,14 @@ import msgspec
 
 from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
 from functory.workers.sandbox.confinement.confine import Confinement
-from functory.workers.sandbox.guest import descriptors, functory_module, network, refusals, tracebacks
+from functory.workers.sandbox.guest import (
+    attempts,
+    descriptors,
+    functory_module,
+    network,
+    refusals,
+    tracebacks,
+)
 from functory.workers.sandbox.guest.arguments import bind
 from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
@@ -66,7 +73,9 @@ def load(plan: Plan) -> None:
 
         signature.warm_up()
         _describe = signature.describe
-    if not plan.network and plan.tier != "none":
+    if _confined:
+        attempts.watch()
+    if not plan.network and _confined:
         # No host could be reached anyway; this gives the reason, and what to declare.
         network.install(None)
 
@@ -90,6 +99,7 @@ class Guest:
     def __init__(self) -> None:
         self._channel = Channel()
         self._linker: Linker | None = None
+        self._leftovers: Leftovers | None = None
         self._engine = functory_module.EngineClient(self._channel, _EMPTY_JOB)
         self._module = functory_module.make_module(_EMPTY_JOB, self._engine)
         self._file_audit = FileAudit(self._channel)
@@ -159,7 +169,7 @@ class Guest:
                 last = self.run_task(task)
                 self._flush_outputs()
                 self._channel.send_and_exit(last)
-            leftovers = Leftovers()
+            self._leftovers = leftovers = Leftovers()
             while True:
                 self._run_and_stay(leftovers)
         except MemoryError:
@@ -215,21 +225,27 @@ class Guest:
 
     @staticmethod
     def _describe_error(error: BaseException, task: FromHost) -> ErrorInfo:
+        # The description reads the lines of sources: these are no attempts of the code.
+        tried = attempts.latest_first()
         info = tracebacks.describe(error)
         if isinstance(task, Start) and _confined:
-            reason = refusals.explanation(error, info.message, task.job.grants)
-            if reason:
-                return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")
+            # Paths may be objects of user code, which fail when they are looked at.
+            with contextlib.suppress(Exception):
+                reason = refusals.explanation(error, info.message, task.job.grants, tried)
+                if reason:
+                    return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")
         return info
 
     def _execute(self, job: Job) -> Finished | Failed:
         descriptors.reseed(job.seed)
         recorder = CallRecorder(self._channel, job.limits)
         self._engine.set_job(job)
+        attempts.forget()
         self._file_audit.start(job.grants.write)
         self._http_clients.set_lineage(job.lineage)
         if self._linker is None:
-            self._linker = Linker(job.codes, recorder)
+            loading = self._leftovers.loading if self._leftovers is not None else contextlib.nullcontext
+            self._linker = Linker(job.codes, recorder, loading)
             sys.modules["functory"] = self._module
         else:
             self._linker.recorder = recorder

@@ -16,18 +16,13 @@ import errno
 import os
 import socket
 import threading
-from collections import deque
 
 import msgspec
 
-from functory.workers.sandbox.guest import sockets
+from functory.workers.sandbox.guest import attempts, sockets
 from functory.workers.sandbox.protocol.connect import MAX_CONNECT_SECONDS, Answer, Connect
 
 _ANSWER_BYTES = 4096
-_REFUSALS_KEPT = 100
-
-# The messages of refused connections, the latest last: a client may hide them in an error of its own.
-_refusals: deque[str] = deque(maxlen=_REFUSALS_KEPT)
 
 # Made here: it looks types up in modules that are hidden from user code later.
 _answer_decoder = msgspec.msgpack.Decoder(Answer)
@@ -53,7 +48,7 @@ class BrokerEndpoint:
         try:
             return self._connect(host, port, timeout)
         except PermissionError as error:
-            _refusals.append(str(error.strerror))
+            attempts.refused_connection(str(error.strerror))
             raise
 
     def _connect(self, host: str, port: int, timeout: float) -> int:
@@ -117,12 +112,6 @@ class BrokerEndpoint:
         """Close the socket in a process that user code forked: two readers would take each other's answers."""
         self._socket = None
         self._lock = threading.Condition()
-
-
-def refusal_of(error: OSError) -> str:
-    """Return the message of a refused connection: the host and port, and what to declare. Empty for other errors."""
-    text = str(error.strerror)
-    return text if isinstance(error, PermissionError) and text in _refusals else ""
 
 
 def install(fd: int | None) -> None:

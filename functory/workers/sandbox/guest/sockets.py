@@ -126,7 +126,8 @@ class _Network:
             raise OSError(
                 errno.EAFNOSUPPORT,
                 f"a function cannot open a socket of family {int(family)} and type {kind & _KIND}\n"
-                "only TCP connections, to granted hosts, leave the sandbox",
+                "only TCP connections leave the sandbox, to granted hosts\n"
+                'try: hosts=["HOST:PORT"], and a client that uses TCP',
             )
         ours, other = _socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         other.close()

@@ -11,14 +11,18 @@ import os
 import select
 import socket
 import struct
+import time
 
 from functory.workers.sandbox.confinement.cgroups import Cgroup
+from functory.workers.sandbox.confinement.resource_usage import ResourceUsage
 from functory.workers.sandbox.pool.zygote_process import ZygoteProcess
 from functory.workers.sandbox.protocol.control import EventFd
 from functory.workers.sandbox.protocol.plan import ENDED, REFUSED, STARTED, STATUS, Bounds, ForkRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid; unix(7)
 MOST_TICKETS = 4096  # a pipe takes as many at once, without waiting: pipe(7), PIPE_BUF
+# A thread that was joined has ended for the interpreter a little before it has for the kernel.
+_EXIT_SECONDS = 0.002
 _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 
 
@@ -27,7 +31,9 @@ class Child:
 
     ``pid`` is its number here, None until it has started. ``wait_status`` is set once it has ended, ``fork_errno``
     when no process could be made, ``lost`` when its zygote reports no longer. ``first_memory_bytes`` is what it held
-    after its first run, None while that was not looked at.
+    after its first run, None while that was not looked at. ``makes_requests`` is True once it has a thread that reads
+    the replies to its requests; ``idle_cpu_seconds`` is what it had used when it was put back, and
+    ``idle_usage`` measures what it has started, since it was first looked at.
     """
 
     def __init__(
@@ -53,6 +59,9 @@ class Child:
         self.runs = 0
         self.first_memory_bytes: int | None = None
         self.memory_checked_at = 0.0
+        self.makes_requests = False
+        self.idle_cpu_seconds = 0.0
+        self.idle_usage: tuple[ResourceUsage, float] | None = None
         self.pid: int | None = None
         self.wait_status: int | None = None
         self.fork_errno: int | None = None
@@ -75,6 +84,7 @@ class Child:
             self.output[reading] = name
             self._their_output.append(writing)
         self._pipes = list(self.output)
+        self._tasks: int | None = None
         self._open = True
         self.wake = EventFd()
         self.poll = select.poll()
@@ -157,6 +167,24 @@ class Child:
         """Return True if the zygote will report nothing more about the child."""
         return self.wait_status is not None or self.lost
 
+    def has_foreign_threads(self) -> bool:
+        """Return True if the kernel knows threads of it that Functory has not started. It does so in every tier."""
+        own = 1 + self.makes_requests
+        if self._count_threads() <= own:
+            return False
+        time.sleep(_EXIT_SECONDS)
+        return self._count_threads() > own
+
+    def _count_threads(self) -> int:
+        try:
+            if self._tasks is None:
+                self._tasks = os.open(f"/proc/{self.pid}/task", os.O_PATH | os.O_CLOEXEC)
+            # The folder has two links, and one for each thread; proc(5).
+            return os.fstat(self._tasks).st_nlink - 2
+        except OSError:
+            # It has ended, or /proc is not shown here: then the child's own count remains.
+            return 0
+
     def request_kill(self) -> None:
         """Request its death of the zygote, which reports the end on the status socket."""
         with contextlib.suppress(OSError):
@@ -172,5 +200,6 @@ class Child:
             self._sent()
         self.channel.close()
         self.status.close()
-        for fd in (*self._pipes, *(self._tickets or ())):
+        tasks = () if self._tasks is None else (self._tasks,)
+        for fd in (*self._pipes, *(self._tickets or ()), *tasks):
             os.close(fd)

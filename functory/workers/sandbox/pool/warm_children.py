@@ -2,7 +2,8 @@
 
 One such child runs one version with one set of codes, grants and limits, and nothing else; its memory
 is that version's own. It is ended after a failure, after ``reuse_calls`` runs, when it is older than
-``reuse_seconds``, when it sends anything while idle, and when others were used since and there are many.
+``reuse_seconds``, when others were used since and there are many, and when it does anything while idle: sends
+something, or uses CPU time that no execution is charged for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from functory.workers.sandbox.confinement.resource_usage import resident_bytes
+from functory.workers.sandbox.confinement.resource_usage import ResourceUsage, cpu_seconds, resident_bytes
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.pool import Options, Pool
 from functory.workers.sandbox.pool.pool_key import PoolKey
@@ -21,6 +22,8 @@ from functory.workers.sandbox.protocol.plan import Bounds
 _MAX_IDLE = 32  # of all versions: each holds some megabytes, and a process number of its zygote
 # Of the memory that a version may use, what earlier runs in the process may have left of theirs.
 _GROWTH_SHARE = 16
+# Between two runs, for the housekeeping of threads that ``reuse=True`` keeps. Maintenance looks every few seconds.
+_IDLE_CPU_SECONDS = 1.0
 _GROWTH_CHECK_SECONDS = 0.01  # a run cannot leave much in less time
 
 
@@ -59,18 +62,20 @@ class WarmChildren:
                         del self._idle[key]
             if child is None:
                 return self._pool.child(key.pool_key, key.bounds)
-            if self._is_reusable(child) and not child.poll.poll(0):
+            if self._is_reusable(child) and _is_quiet(child):
                 return child
             self._pool.reap(child)
 
     def put_back(self, key: WarmKey, child: Child, *, runs: int = 1, tidy: bool = False) -> bool:
         """Keep a child that has just succeeded; False when it is too old, or holds too much memory.
 
-        ``tidy``: what its ``runs`` may have left in memory is limited.
+        ``tidy``: what its ``runs`` may have left in memory is limited, and they may have left no threads.
         """
         child.runs += runs
-        if not self._is_reusable(child) or (tidy and self._has_grown(child)):
+        if not self._is_reusable(child) or (tidy and (child.has_foreign_threads() or self._has_grown(child))):
             return False
+        child.idle_cpu_seconds = cpu_seconds(child.pid)
+        child.idle_usage = None
         with self._lock:
             idle = self._idle.pop(key, [])
             self._idle[key] = idle
@@ -117,10 +122,18 @@ class WarmChildren:
                 child.close()
 
     def _evict_stale(self) -> None:
-        """End idle children that are too old."""
+        """End idle children that are too old or not idle."""
+        with self._lock:
+            programs = [
+                child for key, idle in self._idle.items() if key.pool_key.subprocess for child in idle
+            ]
+        busy = [child for child in programs if _uses_cpu(child)]
         with self._lock:
             expired = [
-                child for idle in self._idle.values() for child in idle if not self._is_reusable(child)
+                child
+                for idle in self._idle.values()
+                for child in idle
+                if child in busy or not self._is_reusable(child) or not _is_quiet(child)
             ]
             self._idle = {
                 key: kept
@@ -134,6 +147,22 @@ class WarmChildren:
     def _is_reusable(self, child: Child) -> bool:
         age = self._monotonic() - child.created_at
         return child.runs < self._options.reuse_calls and age < self._options.reuse_seconds
+
+
+def _is_quiet(child: Child) -> bool:
+    """Return True if an idle child has sent nothing, has not ended, and has used next to no CPU time."""
+    used = cpu_seconds(child.pid) - child.idle_cpu_seconds
+    return used <= _IDLE_CPU_SECONDS and not child.poll.poll(0)
+
+
+def _uses_cpu(child: Child) -> bool:
+    """Return True if an idle child and the programs it has started use CPU time since they were looked at first."""
+    usage, before = child.idle_usage or (ResourceUsage(child.pid or 0), None)
+    usage.sample()
+    if before is None:
+        before = usage.cpu_seconds
+        child.idle_usage = usage, before
+    return usage.cpu_seconds - before > _IDLE_CPU_SECONDS
 
 
 def warm_key_of(job: Job, pool_key: PoolKey) -> WarmKey:

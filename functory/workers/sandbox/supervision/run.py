@@ -147,6 +147,7 @@ class Run:
             case Request():
                 if size > limits.call_bytes + ENVELOPE_BYTES:
                     raise ProtocolError(f"a request of {size} bytes")
+                self._child.makes_requests = True
                 self._requests.accept(frame)
                 self._held[frame.id] = memory
                 supervisor.cost.hold(memory)

@@ -18,7 +18,11 @@ from collections.abc import Callable
 
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.confinement import scratch
-from functory.workers.sandbox.confinement.resource_usage import ResourceUsage, unlinked_file_bytes
+from functory.workers.sandbox.confinement.resource_usage import (
+    ResourceUsage,
+    cpu_seconds,
+    unlinked_file_bytes,
+)
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.frames import (
@@ -94,7 +98,7 @@ class Supervisor:
         self._not_sent = False
         self.task_started = child.runs > 0
         self._usage_checked_at = 0.0
-        self._cpu_before = _cpu_of(child.pid) if child.bounds.reusable and child.pid else 0.0
+        self._cpu_before = cpu_seconds(child.pid) if child.bounds.reusable else 0.0
         self._watches_scratch = bool(child.folder) and child.zygote.tier == "C"
         self._checks_usage = (
             child.bounds.reusable or self._watches_scratch or child.zygote.pool_key.subprocess
@@ -113,7 +117,7 @@ class Supervisor:
             self._deadline_of_eof -= now - self._started
         self._started = now
         self._usage_checked_at = 0.0
-        self._cpu_before = _cpu_of(self._child.pid) if self._child.pid else 0.0
+        self._cpu_before = cpu_seconds(self._child.pid)
         self.cost.start()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -258,7 +262,7 @@ class Supervisor:
         """Check the limits that the kernel does not enforce in this tier or for this child."""
         child, limits = self._child, self._limits
         if child.bounds.reusable and child.pid is not None:
-            used = _cpu_of(child.pid) - self._cpu_before
+            used = cpu_seconds(child.pid) - self._cpu_before
             if used >= limits.cpu_seconds:
                 return out_of_cpu(limits, None)
         if child.zygote.pool_key.subprocess and child.pid is not None:
@@ -387,11 +391,3 @@ class Supervisor:
             with contextlib.suppress(BlockingIOError):
                 while not self.log_collector.flooded and (data := os.read(fd, _READ_BYTES)):
                     self.log_collector.feed(name, data, self.duration or self.offset)
-
-
-def _cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process, by its clock (clock_getcpuclockid(3)); 0 for one that is gone."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2)
-    except OSError:
-        return 0.0

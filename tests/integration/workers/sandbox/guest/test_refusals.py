@@ -49,7 +49,7 @@ def message(runner: Runner, body: str, grants: Grants | None = None) -> str:
 def read_advice(path: Path) -> str:
     return (
         f"the function has no grant for {path}, so it sees nothing there, whether it exists or not\n"
-        f'try: if it exists, files={{"read": ["{path}"]}}; "write" instead of "read" to change it'
+        f'try: if it exists, files={{"read": ["{path}"]}}; files={{"write": ["{path}"]}} to change it'
     )
 
 
@@ -95,7 +95,7 @@ def test_a_missing_file_in_a_granted_folder_is_just_missing(runner, folder):
     path = f"{folder}/gone"
     granted = Grants(write=(str(folder),))
     assert message(runner, f"open({path!r})", granted) == f"[Errno 2] No such file or directory: '{path}'"
-    for other in ("/usr/lib/gone", "/tmp/gone", "/proc/gone"):
+    for other in ("/usr/lib/gone", "/tmp", "/proc/gone"):
         assert "\n" not in message(runner, f"open({other!r})")
 
 
@@ -105,6 +105,135 @@ def test_a_relative_path_says_where_it_was_looked_for(runner):
         "data.csv was looked for in the function's own folder, which is empty when it starts\n"
         'try: use its absolute path, and files={"read": ["/its/path"]}'
     )
+
+
+# Libraries that pass a refusal on in their own way. The path is that of a file that is there.
+_OPENERS = {
+    "a database": "sqlite3.connect(PATH)",
+    "a database by its URI": "sqlite3.connect(f'file:{PATH}?mode=ro', uri=True)",
+    "a library in C": "import ctypes; ctypes.CDLL(PATH)",
+    "an archive": "import zipfile; zipfile.ZipFile(PATH)",
+    "an array": "import numpy; numpy.load(PATH)",
+    "a log": "import logging; logging.FileHandler(PATH)",
+    "a copy": "import shutil; shutil.copy(PATH, 'copy')",
+    "a move": "open('x', 'w').close(); os.rename('x', PATH)",
+    "the number alone": """
+    try:
+        open(PATH)
+    except OSError as error:
+        number = error.errno
+    raise OSError(number, os.strerror(number))""",
+    "the text alone": """
+    try:
+        open(PATH)
+    except OSError as error:
+        text = str(error)
+    raise RuntimeError(text)""",
+    "another error": """
+    try:
+        open(PATH)
+    except OSError:
+        raise ValueError('no settings') from None""",
+    "a group of tasks": """
+    import asyncio
+    async def read():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(open, PATH))
+    asyncio.run(read())""",
+}
+
+
+@pytest.mark.parametrize("opener", _OPENERS)
+def test_a_refused_file_is_named_with_its_grant_by_every_library(runner, folder, opener):
+    body = _OPENERS[opener]
+    path = folder / "there"
+    text = message(runner, f"PATH = {str(path)!r}\n    {body}")
+    assert text.endswith("\n" + read_advice(path)), text
+    assert text.count("try: ") == 1
+
+
+def test_a_database_that_may_only_be_read_says_what_changing_it_needs(runner, folder):
+    path = folder / "there"
+    path.write_bytes(b"")
+    body = f"sqlite3.connect({str(path)!r}).execute('create table t (x)')"
+    assert message(runner, body, Grants(read=(str(folder),))).endswith(
+        f'\n{path} is granted to be read, and not to be changed\ntry: files={{"write": ["{path}"]}}'
+    )
+
+
+def test_a_path_in_the_machines_temporary_folder_is_explained(runner):
+    with tempfile.TemporaryDirectory(prefix="functory-granted-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        path = Path(name) / "data.csv"
+        path.write_text("text")
+        path.chmod(0o644)
+        for body in (f"open({str(path)!r})", f"sqlite3.connect({str(path)!r})"):
+            text = message(runner, body)
+            assert f"the function has no grant for {path}" in text
+            assert text.endswith(f'files={{"read": ["{path}"]}}; files={{"write": ["{path}"]}} to change it')
+        # What it advises helps.
+        granted = runner.run(
+            job(f"def f():\n    return open({str(path)!r}).read()", grants=Grants(read=(str(path),))),
+            FakeHost(),
+        )
+        assert granted.result == "text"
+
+
+_STARTERS = {
+    "run": "import subprocess; subprocess.run(['ls'])",
+    "a shell": "import subprocess; subprocess.check_output('ls', shell=True)",
+    "system": "assert os.system('ls') == 0, 'it failed'",
+    "popen": "os.popen('ls').read()",
+    "fork": "os.fork()",
+    "spawn": "os.posix_spawn('/bin/ls', ['ls'], {})",
+    "exec": "os.execv('/bin/ls', ['ls'])",
+    "a process": "import multiprocessing; multiprocessing.get_context('fork').Process(target=print).start()",
+    "a pool": "import multiprocessing; multiprocessing.Pool(2)",
+    "an executor": "import concurrent.futures as c; c.ProcessPoolExecutor(1).submit(print).result()",
+    "asyncio": "import asyncio; asyncio.run(asyncio.create_subprocess_exec('ls'))",
+}
+
+
+@pytest.mark.parametrize("starter", _STARTERS)
+def test_a_refused_program_is_explained_by_its_grant(runner, starter):
+    text = message(runner, _STARTERS[starter])
+    assert text.count("\nthe function may not start programs or other processes") == 1, text
+    assert text.count("\ntry: subprocess=True") == 1, text
+
+
+def test_a_program_that_is_not_there_is_just_missing(runner):
+    if runner.tier == "C":
+        pytest.skip("programs are granted in tiers A and B")
+    text = message(runner, "import subprocess; subprocess.run(['no-such-program'])", Grants(subprocess=True))
+    assert text == "[Errno 2] No such file or directory: 'no-such-program'"
+
+
+def test_a_socket_that_is_not_pythons_own_is_explained(runner):
+    text = message(runner, "import _socket; _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)")
+    assert "a library in C that makes its own cannot" in text and 'try: hosts=["HOST:PORT"]' in text
+
+
+def test_an_error_of_a_service_is_not_taken_for_a_file(runner):
+    body = "raise RuntimeError('GET /srv/items answered 403: Permission denied')"
+    assert "\n" not in message(runner, body)
+
+
+def test_an_execution_is_not_explained_by_the_attempts_of_the_one_before(runner, folder):
+    source = f"""
+import os
+def f(x):
+    if x:
+        raise OSError(2, os.strerror(2))
+    try:
+        open({str(folder / "there")!r})
+    except OSError:
+        pass
+"""
+    first, second = (
+        runner.run(job(source, input={"x": x}, reuse=True, tidy=True), FakeHost()) for x in (0, 1)
+    )
+    assert first.pid == second.pid and first.status == "succeeded"
+    assert second.error["message"] == "[Errno 2] No such file or directory"
 
 
 _CLIENTS = {
@@ -118,6 +247,10 @@ _CLIENTS = {
         async with httpx.AsyncClient() as client:
             await client.get('https://other.example.com/')
     asyncio.run(get())""",
+    "a number": """
+    import socket
+    number = socket.socket().connect_ex(('other.example.com', 443))
+    raise OSError(number, os.strerror(number))""",
     "hidden": """
     import urllib.request
     try:
