@@ -88,7 +88,9 @@ class ClientServices:
         self.functions = Functions(self.database, self.inspect, self.settings, self._resolve)
         self.grant_approvals = GrantApprovals(self.database, self.settings)
         self.triggers = Triggers(self.database)
-        self.sources = Registry(self.database, lambda: self.tallies)
+        self.sources = Registry(
+            self.database, lambda: self.tallies, own_exchange=self.settings.event_exchange
+        )
         self.suppressions = Suppressions(self.database)
         self.switches = Switches(self.database)
         self.secrets = Secrets(self.database, self.settings)

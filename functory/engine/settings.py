@@ -233,15 +233,15 @@ class Settings(BaseSettings):
         default=12_000,
         ge=0,
         le=1_000_000,
-        description="Firings a minute of one trigger for one webhook, or for /events, over all subjects; "
+        description="Firings a minute of one trigger for one source, or for /events, over all subjects; "
         "60 times the trigger's usual rate if that is more; 0 for no limit.",
     )
     trigger_repeat_rate: int = Field(
         default=60,
         ge=0,
         le=1_000_000,
-        description="Firings a minute of one trigger for the same content from one webhook, or from /events; "
-        "0 for no limit.",
+        description="Firings a minute of one trigger for the same content from one source, or from /events, "
+        "and for the same file or table row; 0 for no limit.",
     )
     max_event_bytes: int = Field(
         default=1_048_576, ge=1024, le=16_777_216, description="Largest data of an event or input, in bytes."
@@ -467,6 +467,11 @@ class Settings(BaseSettings):
     def brokerless(self) -> bool:
         """True without a broker: workers claim from the database, and no events are published."""
         return self.broker_url.get_secret_value().startswith("none")
+
+    @cached_property
+    def event_exchange(self) -> str:
+        """The name of the exchange that all events go onto."""
+        return f"{self.namespace}.events"
 
     @cached_property
     def publishes(self) -> bool:

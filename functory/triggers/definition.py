@@ -10,8 +10,8 @@ The stored form is a plain object, written by :func:`define`::
      "compensate": true or left out}
 
 ``budget`` is the number of executions of a root beyond which this trigger stops, ``rate`` the firings a
-minute for one subject, ``source_rate`` for one source that sends over HTTP, ``repeat_rate`` for the same content from
-there (0: no limit). ``acknowledge_cycle`` is the bound on revisits that the author accepts
+minute for one subject, ``source_rate`` for one source of any kind but schedules, ``repeat_rate`` for the same content,
+file or row from there (0: no limit). ``acknowledge_cycle`` is the bound on revisits that the author accepts
 for a cycle found by the analysis.
 
 ``compensate``: the execution that the trigger starts is a step of the execution that caused the event. It is

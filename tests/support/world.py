@@ -132,7 +132,7 @@ class World:
         self.router = Router(self.database, self.settings)
         self.turn = Release(self.database, self.settings)
         self.ticker = Ticker(self.database, self.settings)
-        self.sources = Registry(self.database)
+        self.sources = Registry(self.database, own_exchange=self.settings.event_exchange)
         self.worker = self.attempts("worker")
 
     @property

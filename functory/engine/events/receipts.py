@@ -23,6 +23,7 @@ from functory.engine.database.schema import Instant, delivery_receipt, schedule_
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
+from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.serialization import json_codec
 
 # Longer keys are stored as their hash.
@@ -37,8 +38,9 @@ class IncomingEvent:
 
     ``key`` identifies it within its source: a second arrival with the same key is dropped; without a key every arrival
     is new. ``content_key`` does the same for what a sender signed, where it did not sign the ``key``. ``time`` is when
-    it happened (aware; default: now), ``cause`` the execution that caused it, if known. ``source`` replaces the
-    source's address in the envelope. ``extensions`` are attributes of the envelope beyond ours.
+    it happened (aware; default: now), ``cause`` the execution that caused it, if known. ``lineage`` is a verified token
+    that names the cause. ``depth`` is the depth of an event that continues one of another installation. ``source``
+    replaces the source's address in the envelope. ``extensions`` are attributes of the envelope beyond ours.
     """
 
     type: str
@@ -50,6 +52,8 @@ class IncomingEvent:
     source: str | None = None
     content_key: str | None = None
     extensions: Mapping[str, Any] | None = None
+    lineage: LineageToken | None = None
+    depth: int = 0
 
     @property
     def stored_keys(self) -> list[str]:
@@ -63,6 +67,8 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
     ``address`` is the envelope's ``source``. Types and data are not checked here: a source checks its input before it
     makes an :class:`IncomingEvent`.
     """
+    tokens = {one.lineage for one in arrivals if one.lineage is not None}
+    causes = {token: find_cause(tx, token) for token in sorted(tokens)}
     rows = [
         event_store.record(
             tx,
@@ -70,9 +76,10 @@ def ingest(tx: Tx, source_id: str, address: str, arrivals: Sequence[IncomingEven
             one.subject,
             one.data,
             source=one.source or address,
-            cause=one.cause,
+            cause=causes[one.lineage] if one.lineage is not None else one.cause,
             time=one.time,
             extensions=one.extensions,
+            depth=one.depth,
         )
         for one in arrivals
     ]

@@ -74,11 +74,13 @@ def record(
     inert: bool = False,
     time: datetime | None = None,
     extensions: Mapping[str, Any] | None = None,
+    depth: int = 0,
 ) -> dict[str, Any]:
     """Return a new event row of the engine, ready to insert; :func:`append` writes it.
 
     ``inert`` events are published and kept but fire nothing (they are routed from the start). ``time`` is when
-    it happened, if that differs from now. ``extensions`` are attributes of the envelope beyond ours.
+    it happened, if that differs from now. ``extensions`` are attributes of the envelope beyond ours. ``depth`` is that
+    of an event that came from another installation; one with a ``cause`` has the depth of its cause.
     """
     id_ = tx.new_id()
     return {
@@ -91,7 +93,7 @@ def record(
         "extensions": dict(extensions) if extensions else None,
         "root_id": cause.root_id if cause else id_,
         "cause_execution_id": cause.execution_id if cause else None,
-        "depth": cause.depth if cause else 0,
+        "depth": cause.depth if cause else depth,
         "chain": list(cause.chain) if cause else [],
         "dedup_key": dedup_key,
         "state": "routed" if inert else "pending",
@@ -311,6 +313,13 @@ class Events:
                 routing_queue.release(tx, [row["id"] for row in rows])
                 tx.wake("events")
         return len(rows)
+
+
+def stored_ids(tx: Tx, ids: Collection[str]) -> set[str]:
+    """Return those of ``ids`` (in their canonical form) that are events of this database."""
+    return (
+        set(tx.execute(sa.select(event.c.id).where(event.c.id.in_(sorted(ids)))).scalars()) if ids else set()
+    )
 
 
 def stored_types(tx: Tx, limit: int = 500) -> list[str]:

@@ -336,6 +336,11 @@ def change_state(
     tx.wake("sources")
 
 
+def count_refused(tx: Tx, source_id: str, number: int) -> None:
+    """Count arrivals of a source that became no event."""
+    tx.execute(sa.update(source).where(source.c.id == source_id).values(refused=source.c.refused + number))
+
+
 def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:
     """Check inside the writing transaction that this process still holds its claim.
 

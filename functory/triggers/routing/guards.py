@@ -24,6 +24,13 @@ AGENT_RATE = 60
 AGENT_SOURCE_RATE = 600
 
 
+# The word after ``/functory/`` in the sources of the engine's own events. Any other is the kind of a source.
+_ENGINE_SOURCES = frozenset({"executions", "functions", "proposals", "runs", "schedule", "triggers"})
+# What the subject of a type names, by the type's first word.
+_THINGS = {"file": "file", "row": "row"}
+_DEFAULT_DATA = ({"webhook", "headers", "query", "body"}, {"queue", "headers", "body", "properties"})
+
+
 @dataclass(frozen=True)
 class GuardResult:
     """A guard that refuses a match: its name, its limit, the value that exceeded it, and the trigger path."""
@@ -70,23 +77,35 @@ def _at_least(setting: int, rate: int | None, own: int | None) -> int:
 
 
 def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ...]:
-    """The limits of rate that count for an event (a row): for its subject, and for where it came from over HTTP.
+    """The limits of rate that count for an event (a row): for its subject, and for the source that it came from.
 
     What a loop outside the engine sends back begins a tree of its own if its lineage was lost on the way. Only the
-    source and the content are left to count.
+    source, the content, and the file or the row are left to count.
     """
     found: list[RateGuard] = []
-    subject, source = event["subject"], _http_source(event)
+    subject = event["subject"]
+    source = None if event["cause_execution_id"] is not None else _outside_source(event["source"])
     if guards.rate:
         found.append(_subject_guard(subject, guards.rate))
     if source and guards.source_rate:
         limit = rate_limits.source_limit(source, guards.source_rate)
         found.append(RateGuard("source_rate", limit, f"from {source}", adapts=True))
     if source and guards.repeat_rate:
-        content = [event["type"], subject, _content(event["data"])]
-        limit = rate_limits.repeat_limit(source, content, guards.repeat_rate)
-        found.append(RateGuard("repeat_rate", limit, f"with the same content from {source}"))
+        found.append(_repeat_guard(source, event, guards.repeat_rate))
     return tuple(found)
+
+
+def _repeat_guard(source: str, event: Mapping[str, Any], per_minute: int) -> RateGuard:
+    """The limit of what comes again and again: the same file, the same row of a table, else the same content.
+
+    A busy file or row is honest more often than a repeated message: its limit adapts to the trigger's usual rate.
+    """
+    type_, subject = event["type"], event["subject"]
+    thing = _THINGS.get(type_.split(".")[0]) if subject is not None else None
+    content = [type_, subject] if thing else [type_, subject, _content(event["data"])]
+    limit = rate_limits.repeat_limit(source, content, per_minute)
+    what = f"of the same {thing}" if thing else "with the same content"
+    return RateGuard("repeat_rate", limit, f"{what} from {source}", adapts=thing is not None)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,20 +113,24 @@ def _subject_guard(subject: str | None, per_minute: int) -> RateGuard:
     return RateGuard("rate", rate_limits.guard_limit(subject, per_minute), f"for the subject {subject!r}")
 
 
-def _http_source(event: Mapping[str, Any]) -> str | None:
-    """Where a root event came in over HTTP: its webhook, or ``/events``, whose senders name their source freely."""
-    source: str = event["source"]
-    if event["cause_execution_id"] is not None:
-        return None
-    if source.startswith("/functory/webhook/"):
-        return source
-    return None if source == "/functory" or source.startswith("/functory/") else "/events"
+@functools.lru_cache(maxsize=1024)
+def _outside_source(source: str) -> str | None:
+    """Where a root event came from: its source row, or ``/events``, whose senders name their source freely.
+
+    None for the engine's own events, for those of its interfaces, and for schedules, which nothing outside can hurry.
+    """
+    if source != "/functory" and not source.startswith("/functory/"):
+        return "/events"
+    kind, _, name = source.removeprefix("/functory/").partition("/")
+    return source if name and kind not in _ENGINE_SOURCES else None
 
 
 def _content(data: Any) -> Any:
-    """The data of an event without the headers that a webhook's default data shows: they differ in each copy."""
-    if isinstance(data, Mapping) and data.keys() == {"webhook", "headers", "query", "body"}:
-        return {key: value for key, value in data.items() if key != "headers"}
+    """The data of an event without what differs in each copy: the headers that a webhook's default data shows, and
+    the headers and properties of a queue's.
+    """
+    if isinstance(data, Mapping) and data.keys() in _DEFAULT_DATA:
+        return {key: value for key, value in data.items() if key not in ("headers", "properties")}
     return data
 
 

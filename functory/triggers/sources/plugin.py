@@ -17,7 +17,7 @@ killed. Its natural key (:class:`functory.engine.events.receipts.IncomingEvent`)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from functory.engine.database.transaction import Tx
+from functory.engine.events.lineage_tokens import LineageToken
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.sources.store import KEEP_CURSOR, Hook
 
@@ -48,6 +49,7 @@ class SourceContext(Protocol):
     max_bytes: int  # the largest data of an event, in bytes
     broker: str  # the URL of Functory's own broker; it may hold a password: never log it
     exchange: str  # the exchange of Functory's own events on that broker
+    max_depth: int  # the greatest depth of an event
     log: structlog.typing.FilteringBoundLogger
 
     def put(
@@ -68,6 +70,12 @@ class SourceContext(Protocol):
 
     def secret(self, name: str) -> str:
         """The value of a stored secret. Never log it, never put it into an error. Raises :class:`NotFound`."""
+        ...
+
+    def lineage(self, headers: Iterable[tuple[str, str]]) -> LineageToken | None:
+        """The execution that the headers of an arrival (lower-case names) name as its cause, for
+        ``IncomingEvent.lineage``; None when they name none. They are ``functory-lineage`` and ``tracestate``, as in a
+        function's HTTP requests. A token that is forged, expired or of another deployment is ignored."""
         ...
 
     def report_problem(self, problem: str) -> None:
@@ -96,6 +104,10 @@ class SourcePlugin:
 
     def check(self, config: Any) -> None:
         """Raise :class:`Invalid` when the configuration cannot work."""
+
+    def check_exchange(self, config: Any, own_exchange: str) -> None:
+        """Raise :class:`Invalid` when the source would read Functory's own events. ``own_exchange`` is the name of
+        their exchange on Functory's own broker."""
 
     def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
         """Called in the transaction that saves or resumes a source."""

@@ -66,9 +66,13 @@ class _InstalledPlugins(Mapping[str, SourcePlugin]):
 class Registry:
     """Sources of every kind, checked by their plug-ins before they are stored."""
 
-    def __init__(self, database: Database, tallies: Callable[[], Tallies] | None = None) -> None:
+    def __init__(
+        self, database: Database, tallies: Callable[[], Tallies] | None = None, *, own_exchange: str = ""
+    ) -> None:
+        """``own_exchange`` is the exchange of Functory's own events, which no source may read."""
         self._database = database
         self._tallies = tallies or (lambda: Tallies(database))
+        self._own_exchange = own_exchange
         self.store = Sources(database)
 
     def save(
@@ -85,6 +89,7 @@ class Registry:
         plugin = find_plugin(kind)
         made = parse_config(plugin, config)
         plugin.check(made)
+        plugin.check_exchange(made, self._own_exchange)
         saved = self.store.save(
             kind,
             name,

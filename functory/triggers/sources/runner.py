@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -16,7 +16,7 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.events.exchange import topic_exchange
+from functory.engine.events.lineage_tokens import LineageToken, LineageTokens
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.settings import Settings
 from functory.engine.sources.store import KEEP_CURSOR, ClaimedSource, Hook, Sources
@@ -52,6 +52,7 @@ class SourceRunner(threading.Thread):
         secrets: Secrets,
         *,
         settings: Settings,
+        now: Callable[[], datetime],
         monotonic: Callable[[], float],
         rng: random.Random,
         on_end: Callable[[], None],
@@ -66,7 +67,7 @@ class SourceRunner(threading.Thread):
         self._rng = rng
         self._on_end = on_end
         self._started_at: float | None = None
-        self._source_context = _RunnerContext(self, store, secrets, settings)
+        self._source_context = _RunnerContext(self, store, secrets, settings, now)
 
     def run(self) -> None:
         failures = 0
@@ -116,7 +117,14 @@ class SourceRunner(threading.Thread):
 class _RunnerContext:
     """The context of a running source (:class:`functory.triggers.sources.plugin.SourceContext`)."""
 
-    def __init__(self, running: SourceRunner, rows: Sources, secrets: Secrets, settings: Settings) -> None:
+    def __init__(
+        self,
+        running: SourceRunner,
+        rows: Sources,
+        secrets: Secrets,
+        settings: Settings,
+        now: Callable[[], datetime],
+    ) -> None:
         row = running.held.row
         self.name: str = row["name"]
         self.config: Any = None
@@ -130,7 +138,10 @@ class _RunnerContext:
         self._secrets = secrets
         self.max_bytes: int = settings.max_event_bytes
         self.broker: str = settings.broker
-        self.exchange: str = topic_exchange(settings.namespace).name
+        self.exchange: str = settings.event_exchange
+        self.max_depth: int = settings.max_depth
+        self._now = now
+        self._lineage_tokens = LineageTokens(secrets.derive_keys)
         self._secret_texts: set[str] = _forms(settings.broker) - {settings.broker}
         self._progress_due = 0.0
         self._lock = threading.Lock()
@@ -165,6 +176,9 @@ class _RunnerContext:
             raise NotFound(error.what, f"the {kind} {self.name} names it", error.try_) from None
         self._secret_texts |= _forms(value)
         return value
+
+    def lineage(self, headers: Iterable[tuple[str, str]]) -> LineageToken | None:
+        return self._lineage_tokens.verify(headers, self._now())
 
     def report_problem(self, problem: str) -> None:
         self._set_problem(self.redact(problem), failed=False)

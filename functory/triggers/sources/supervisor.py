@@ -170,6 +170,7 @@ class SourceSupervisor(Service):
             self._store,
             self._secrets,
             settings=self._settings,
+            now=self._database.clock.now,
             monotonic=self._monotonic,
             rng=self._rng,
             on_end=lambda: self._database.wakeup.signal(["sources"]),

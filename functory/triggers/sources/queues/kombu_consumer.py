@@ -12,9 +12,12 @@ from kombu.entity import Queue as KombuQueue
 from kombu.messaging import Consumer
 
 from functory.engine.events import exchange as event_exchange
+from functory.engine.sources.store import KEEP_CURSOR
 from functory.triggers.sources.plugin import SourceContext
 from functory.triggers.sources.queues.config import QueueConfig
-from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
+from functory.triggers.sources.queues.ingest import write_events
+from functory.triggers.sources.queues.message import Message
+from functory.triggers.sources.queues.message_mapping import MessageMapping
 
 # Seconds to wait at an empty queue: how soon the source stops when requested.
 POLL_SECONDS = 0.5
@@ -85,11 +88,8 @@ class KombuConsumer:
         stream = self._config.stream is not None
         delivered = list(self._delivered)
         messages = [_message(one, stream) for one in delivered]
-        mapped = map_messages(self._mapping, messages, self._context.exchange, self._context.max_bytes)
-        if stream:
-            self._context.put(mapped.events, cursor=messages[-1].offset)
-        else:
-            self._context.put(mapped.events)
+        cursor = messages[-1].offset if stream else KEEP_CURSOR
+        mapped = write_events(self._context, self._mapping, messages, cursor=cursor)
         # In place: the consumer appends to this list.
         del self._delivered[: len(delivered)]
         for one, taken in zip(delivered, mapped.accepted, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -19,6 +19,8 @@ from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import json_codec
 from functory.triggers.expressions.values import ValueExpression, compile_value
 from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
+from functory.triggers.sources.queues.message import Message
+from functory.triggers.sources.queues.message_lineage import MessageLineage
 
 # Bytes of a rejected message's body that its event contains.
 REJECTED_BODY_BYTES = 4096
@@ -32,18 +34,6 @@ CHARSETS = {None: "utf-8", "": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "bina
             "ascii": "ascii", "iso-8859-1": "latin-1", "latin-1": "latin-1", "latin1": "latin-1"}  # fmt: skip
 # Content types that clients send when they were given none.
 UNKNOWN_CONTENT_TYPES = (None, "", "application/data", "application/octet-stream")
-
-
-@dataclass(frozen=True)
-class Message:
-    """A delivery: its body, headers and properties. ``offset`` is its position in a stream."""
-
-    body: bytes
-    content_type: str | None = None
-    encoding: str | None = None
-    headers: Mapping[str, Any] = field(default_factory=dict)
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    offset: int | None = None
 
 
 class MessageMapping:
@@ -95,35 +85,67 @@ class MessageMapping:
 
 @dataclass
 class MappedMessages:
-    """One event for each message, whether the message was accepted, and the problem of the last rejected one."""
+    """The events, whether each message was accepted, and the problem of the last rejected one.
+
+    ``without_event`` is the number of messages that no event records.
+    """
 
     events: list[IncomingEvent] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
     problem: str | None = None
+    without_event: int = 0
 
 
 def map_messages(
-    mapping: MessageMapping, messages: Sequence[Message], own_exchange: str, max_bytes: int
+    mapping: MessageMapping,
+    messages: Sequence[Message],
+    lineages: Sequence[MessageLineage],
+    max_depth: int,
+    max_bytes: int,
 ) -> MappedMessages:
     """Map each message to its event, or to one that records why it was rejected.
 
-    ``own_exchange`` is the exchange of Functory's own events: taking them would create endless loops.
+    An event of this installation makes no event, and neither does one that is deeper than ``max_depth``: the event of
+    its rejection would be published too, and could arrive as the next message.
     """
     mapped = MappedMessages()
-    for message in messages:
+    for message, lineage in zip(messages, lineages, strict=True):
+        refusal = _endless(lineage, max_depth)
         try:
-            if message.properties.get("exchange") == own_exchange:
-                raise Invalid(
-                    "the message is one of Functory's own events", "a trigger sees them without a queue"
-                )
-            mapped.events.append(mapping.to_event(message, max_bytes))
-            mapped.accepted.append(True)
+            if refusal is not None:
+                raise refusal
+            event = mapping.to_event(message, max_bytes)
         except Invalid as error:
             problem = ": ".join(part for part in (error.reason, error.try_) if part)
             mapped.problem = f"the last message that was rejected: {problem}"
-            mapped.events.append(rejection_event(mapping.queue, message, error.reason, max_bytes))
             mapped.accepted.append(False)
+            if refusal is not None:
+                mapped.without_event += 1
+                continue
+            event = rejection_event(mapping.queue, message, error.reason, max_bytes)
+        else:
+            mapped.accepted.append(True)
+        if lineage.token is not None or lineage.depth:
+            event = replace(event, lineage=lineage.token, depth=lineage.depth)
+        mapped.events.append(event)
     return mapped
+
+
+def _endless(lineage: MessageLineage, max_depth: int) -> Invalid | None:
+    """Why a message makes no event, not even one of its rejection; None for all others."""
+    if lineage.own:
+        return Invalid(
+            "the message is one of Functory's own events",
+            "each would make the next one",
+            "unbind the queue from them; a trigger sees them without a queue",
+        )
+    if lineage.depth > max_depth:
+        return Invalid(
+            "the message is an event that has come through too many installations of Functory",
+            f"its depth would be {lineage.depth}, and the limit is {max_depth}",
+            "end the loop between the installations, or raise FUNCTORY_MAX_DEPTH",
+        )
+    return None
 
 
 def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_048_576) -> IncomingEvent:

@@ -35,6 +35,14 @@ class QueueSource(SourcePlugin):
     def check(self, config: QueueConfig) -> None:
         MessageMapping(config)
 
+    def check_exchange(self, config: QueueConfig, own_exchange: str) -> None:
+        if config.broker == "own" and config.exchange == own_exchange:
+            raise Invalid(
+                "the queue would receive Functory's own events",
+                f"{own_exchange} is the exchange that they are published on, and each would make the next one",
+                "use a trigger: it sees them without a queue; or name the exchange of another program",
+            )
+
     def run(self, context: SourceContext) -> None:
         """Read messages until ``context.stop_event`` is set. Raises the errors of the broker."""
         config: QueueConfig = context.config

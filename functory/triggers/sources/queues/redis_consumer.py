@@ -17,8 +17,10 @@ from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 from functory.triggers.sources.plugin import SourceContext
 from functory.triggers.sources.queues.config import QueueConfig
+from functory.triggers.sources.queues.ingest import write_events
 from functory.triggers.sources.queues.kombu_consumer import POLL_SECONDS, connect, declare
-from functory.triggers.sources.queues.message_mapping import Message, MessageMapping, map_messages
+from functory.triggers.sources.queues.message import Message
+from functory.triggers.sources.queues.message_mapping import MessageMapping
 
 # kombu keeps a list for each step of priority, the most urgent first (kombu.transport.redis, PRIORITY_STEPS).
 PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
@@ -64,13 +66,7 @@ class RedisConsumer:
         if not in_hand:
             self._redis.blmove(self._queues[0], self._taken, POLL_SECONDS, "RIGHT", "LEFT")
             return
-        mapped = map_messages(
-            self._mapping,
-            [parse_envelope(one) for one in in_hand],
-            self._context.exchange,
-            self._context.max_bytes,
-        )
-        self._context.put(mapped.events)
+        mapped = write_events(self._context, self._mapping, [parse_envelope(one) for one in in_hand])
         with self._redis.pipeline(transaction=False) as pipeline:
             for one in in_hand:
                 pipeline.lrem(self._taken, -1, one)

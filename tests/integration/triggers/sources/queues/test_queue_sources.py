@@ -232,19 +232,6 @@ def test_a_stream_is_read_from_its_beginning_and_goes_on_where_it_was(
     assert numbers(world) == list(range(60))
 
 
-def test_functorys_own_events_do_not_go_round_in_circles(world: World, redis_url: str) -> None:
-    own = f"{world.settings.namespace}.events"
-    save(world, redis_url, exchange=own)
-    with reading(world) as kept, Connection(redis_url) as connection:
-        kept.runs("queue/orders")
-        channel: Any = connection.channel()
-        exchange = Exchange(own, type="topic", durable=True)
-        Queue("orders", exchange=exchange, routing_key="#", durable=True)(channel).declare()
-        Producer(channel, exchange=exchange).publish({}, routing_key="x", message_id="1", serializer="json")
-        kept.until(lambda: received(world, "source.rejected"), "the rejection")
-    assert received(world) == []
-
-
 def test_the_brokers_own_queue_in_memory(world: World) -> None:
     world.sources.save("queue", "orders", {"broker": "own", "queue": "inside", "declare": True})
     with producing("memory://", "inside") as producer, reading(world) as kept:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
+from functory.engine.events.lineage_tokens import LineageToken
 from functory.engine.serialization import json_codec
 from functory.triggers.sources.queues.config import QueueConfig
+from functory.triggers.sources.queues.message import Message
+from functory.triggers.sources.queues.message_lineage import MessageLineage
 from functory.triggers.sources.queues.message_mapping import (
-    Message,
+    MappedMessages,
     MessageMapping,
     decode_body,
     map_messages,
@@ -24,6 +27,10 @@ ID = {"message_id": "m-1"}
 
 def recipe(**config: Any) -> MessageMapping:
     return MessageMapping(QueueConfig(broker="own", queue="q", **config))
+
+
+def mapped(message: Message, lineage: MessageLineage | None = None) -> MappedMessages:
+    return map_messages(recipe(), [message], [lineage or MessageLineage()], 16, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,7 @@ def test_headers_of_every_kind_are_json() -> None:
      b'{"properties": {"body_encoding": "base64"}, "body": "!"}', b"[" * 5000],
 )  # fmt: skip
 def test_what_is_no_envelope_is_read_as_what_cannot_become_an_event(raw: bytes) -> None:
-    judged = map_messages(recipe(), [parse_envelope(raw)], "own", 10_000)
+    judged = mapped(parse_envelope(raw))
     assert (judged.accepted, [one.type for one in judged.events]) == ([False], ["source.rejected"])
 
 
@@ -167,8 +174,7 @@ def test_an_envelope_of_kombu_is_a_message_with_an_id() -> None:
     message = parse_envelope(json_codec.encode(raw))
     assert (decode_body(message), message.headers) == ({"a": 1}, {"h": 1})
     assert message.properties == {"exchange": "shop", "routing_key": "a.b", "message_id": "t-1"}
-    assert map_messages(recipe(), [message], "own", 10_000).events[0].key == "id:t-1"
-    assert map_messages(recipe(), [message], "shop", 10_000).accepted == [False]
+    assert mapped(message).events[0].key == "id:t-1"
 
 
 def test_a_rejected_message_is_reported_with_the_beginning_of_its_body() -> None:
@@ -176,3 +182,24 @@ def test_a_rejected_message_is_reported_with_the_beginning_of_its_body() -> None
     assert (made.type, made.subject, made.key) == ("source.rejected", "q", "rejected:m-1")
     assert (made.data["size"], len(made.data["body_base64"])) == (10_000, 5464)
     assert rejection_event("q", Message(b"x"), "no id").key is None
+
+
+@pytest.mark.parametrize("body", [b"{}", b"{"], ids=["readable", "unreadable"])
+@pytest.mark.parametrize(("lineage", "why"), [
+    (MessageLineage(own=True), "Functory's own events"),
+    (MessageLineage(own=True, depth=3), "Functory's own events"),
+    (MessageLineage(depth=17), "through too many installations"),
+])  # fmt: skip
+def test_what_would_come_back_for_ever_makes_no_event_at_all(
+    body: bytes, lineage: MessageLineage, why: str
+) -> None:
+    judged = mapped(Message(body, "application/json", properties=ID), lineage)
+    assert (judged.events, judged.accepted, judged.without_event) == ([], [False], 1)
+    assert why in str(judged.problem)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"{"], ids=["readable", "unreadable"])
+def test_the_event_of_a_message_and_that_of_its_rejection_continue_its_lineage(body: bytes) -> None:
+    token = LineageToken("r", "e", 3)
+    judged = mapped(Message(body, "application/json", properties=ID), MessageLineage(False, 16, token))
+    assert [(one.depth, one.lineage) for one in judged.events] == [(16, token)]
