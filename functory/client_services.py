@@ -17,6 +17,7 @@ from functory.engine.access.secrets import Secrets
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.database.schema_check import SchemaCheck
+from functory.engine.errors import Conflict
 from functory.engine.events.store import Events
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.lineage import Lineage
@@ -327,11 +328,15 @@ class ClientServices:
         self.close()
 
     def start(self) -> Self:
-        """In embedded mode, run all roles in this process from now on; else check the schema."""
+        """In embedded mode, run all roles in this process from now on; else check the schema.
+
+        Raises :class:`Conflict` where the database has the workers of a deployment: its work is theirs.
+        """
         with self._lock:
             if self._embedded is None and self.settings.embedded:
                 from functory.roles.services import EmbeddedRoles
 
+                self._refuse_beside_workers()
                 embedded = EmbeddedRoles(self.database, self.settings, self.runner)
                 embedded.start()
                 self._embedded = embedded
@@ -339,10 +344,24 @@ class ClientServices:
                 self._schema.check()
         return self
 
+    def _refuse_beside_workers(self) -> None:
+        from functory.engine.executions import worker_registry
+
+        alive = worker_registry.alive(self.database, self.settings.lease_seconds)
+        workers = [one["id"] for one in alive if not one["id"].startswith(worker_registry.EMBEDDED)]
+        if workers:
+            raise Conflict(
+                "this process would run the work of a deployment itself",
+                f"the database has workers of its own ({workers[0]} is one), and no broker is set here",
+                "set FUNCTORY_BROKER_URL as the workers have it: amqp://…, redis://… or none://",
+            )
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Start this engine after the block. An error that another schema causes becomes :class:`Conflict`."""
         with self._schema.clarify():
+            if self._embedded is None and self.settings.embedded:
+                self._refuse_beside_workers()
             yield
         self.start()
 

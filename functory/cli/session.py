@@ -42,7 +42,7 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
     :class:`NotFound` for one that is not there, and :class:`Conflict` for one of another schema.
     """
     if (shared := _shared.get()) is not None:
-        yield shared
+        yield shared.start() if start else shared
         return
     if (at := address.url_of_process()) is not None:
         from functory.cli.remote.engine import RemoteEngine
@@ -63,6 +63,11 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
             place = opened.database.name if settings.database_url else settings.home / "functory.db"
             console.note(f"made the database {place}")
         if start:
+            if settings.embedded and not settings.database.startswith("sqlite"):
+                console.note(
+                    f"no broker is set: this command runs all that waits in {opened.database.name} itself "
+                    "(FUNCTORY_BROKER_URL names one; none:// lets workers do it)"
+                )
             opened.start()
         elif not settings.embedded:
             migrations.check(opened.database)

@@ -84,7 +84,10 @@ def emit(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write one event and print its id. With --file: write many events and print how many."""
+    """Write one event and print its id. With --file: write many events and print how many.
+
+    With --wait the exit status is 1 when a match or an execution that the event caused has failed.
+    """
     from functory.terminal import causal_tree
 
     if file is not None:
@@ -106,6 +109,8 @@ def emit(
                 execution_result.warn_without_workers(engine, "it starts nothing")
             engine.settle(timeout, root_id=row["root_id"])
             causal_tree.draw(engine, id_, out)
+            out.flush()
+            _raise_for_failures(engine, id_)
         elif json:
             out.value(json_fields.event(engine.events.get(id_)))
         else:
@@ -304,6 +309,31 @@ def release(
             return
         count = engine.events.release_all(type_, author=engine.author)
     CommandOutput().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
+
+
+def _raise_for_failures(engine: Functory, id_: str) -> None:
+    """Raise :class:`FunctoryError` when something that the event caused has failed: a match, an execution, or the
+    routing of an event. What a guard or a flow control has decided is no failure.
+    """
+    from functory.engine.executions.outcomes import BAD_ENDS
+    from functory.engine.triggers.failures import REASONS
+
+    failures: list[str] = []
+    for node in (node for top in engine.lineage.tree(id_, whole=False).nodes for node in top.walk()):
+        row = node.row
+        if node.kind == "suppressed" and row["reason"] in REASONS:
+            failures.append(f"the match of trigger {row['trigger'] or row['trigger_id']}: {row['reason']}")
+        elif node.kind == "execution" and row["state"] in BAD_ENDS:
+            failures.append(f"{row['function']} v{row['version']} {row['state']}")
+        elif node.kind == "event" and row["state"] == "quarantined":
+            failures.append(f"the event {row['type']} is quarantined")
+    if failures:
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        raise FunctoryError(
+            "not all that the event caused has succeeded",
+            failures[0] + more,
+            f"functory event why {id_}, or functory execution tree {id_}",
+        )
 
 
 def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:

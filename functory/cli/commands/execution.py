@@ -408,14 +408,13 @@ def compensate(
 def _run_again(
     id_: str, latest: bool, wait: bool, timeout: float | None, out: CommandOutput, *, failed_only: bool
 ) -> None:
-    with session.engine() as engine:
+    with session.engine(start=wait) as engine:
         id_ = ids.execution_id(engine, id_)
         again = engine.executions.retry if failed_only else engine.executions.replay
         row = again(id_, latest=latest)
         if not wait:
             execution_result.print_queued(engine, row, out)
             return
-        engine.start()
         execution_result.wait_and_print(engine, row["id"], timeout, out)
 
 

@@ -361,7 +361,12 @@ def check_key(key: str | None, what: str) -> None:
         return
     if not isinstance(key, str) or not 0 < len(key) <= 255:
         raise Invalid(f"wrong {what}", "it must be a string of 1 to 255 characters")
-    if "\x00" in key or any("\ud800" <= letter <= "\udfff" for letter in key):
+    check_storable(key, what)
+
+
+def check_storable(text: str, what: str) -> None:
+    """Refuse a text that a database stores as another one: it holds a NUL or a lone surrogate."""
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Invalid(f"wrong {what}", "it holds a NUL or a lone surrogate, which databases cannot store")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from functory.engine.errors import ExecutionFailed
 
+BAD_ENDS = ("failed", "timed_out", "dead")
 TERMINAL = ("succeeded", "failed", "timed_out", "cancelled", "dead", "expired")
 
 

@@ -14,6 +14,9 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import Instant, worker
 
+# How the ids of workers begin that are threads of an embedded engine.
+EMBEDDED = "embedded:"
+
 # Built once, because they run with every heartbeat of every worker.
 _SEEN = (
     sa.update(worker)

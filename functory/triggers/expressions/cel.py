@@ -4,6 +4,10 @@ CEL (https://cel.dev) has no endless loops, but an expression can still cost muc
 CEL's own 10,000 iterations, by the rules of ``functory.triggers.expressions.cost`` for the lists that a macro may walk,
 and by an estimate of the work from the size of its input.
 
+The library ends a text at a NUL, has no lone surrogates, and holds integers of 64 bits only. Such a value would be
+another one in the expression, so it is refused. Only what an expression reads is given to the library: what else an
+event holds changes nothing.
+
 Only this module uses the library. It has 52 MB, so it is loaded when the first expression is compiled.
 """
 
@@ -17,7 +21,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cost import Shape, read_shape
-from functory.triggers.expressions.paths import ExpressionPath, read_paths
+from functory.triggers.expressions.paths import ExpressionPath, ReadMembers, read_members, read_paths
 
 MAX_TEXT = 2048
 # The library converts values recursively in C++ and dies on a very deep one.
@@ -26,7 +30,8 @@ MAX_DEPTH = 200
 MAX_WORK = 200_000_000
 # Comparing one value takes as long as reading this number of characters of a text.
 VALUE_COST = 16
-INT64 = range(-(2**63), 2**63)
+# The integers that the library holds: int64 and uint64.
+INTEGERS = range(-(2**63), 2**64)
 
 
 class EvaluationError(Exception):
@@ -41,7 +46,7 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
 
-    __slots__ = ("_expression", "_shape", "kind", "names", "paths", "text", "what")
+    __slots__ = ("_expression", "_read", "_shape", "kind", "names", "paths", "syntax", "text", "what")
 
     def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, syntax: bytes) -> None:
         self.text = text
@@ -51,16 +56,19 @@ class Expression:
         self._expression = expression
         self._shape: Shape = read_shape(syntax)
         self.paths: tuple[ExpressionPath, ...] = read_paths(syntax)
+        self._read: ReadMembers = read_members(self.paths)
+        self.syntax = syntax
 
     def evaluate(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, str]:
         """The value and CEL's name of its type.
 
-        ``variables`` are JSON values, which are measured; ``given`` are passed unchanged (a timestamp). Integers beyond
-        64 bits become doubles; half a surrogate pair becomes U+FFFD. Raises :class:`EvaluationError`, nothing else.
+        ``variables`` are JSON values, of which those that the expression reads are measured; ``given`` are passed
+        unchanged (a timestamp). Raises :class:`EvaluationError`, nothing else, also for a value that the library would
+        change.
         """
         try:
             measure = Measure()
-            taken = measure.sanitize(variables)
+            taken = measure.take(variables, self._read)
             work = self._shape.work(measure.size, measure.longest)
             if work > MAX_WORK:
                 raise EvaluationError(
@@ -146,11 +154,16 @@ class Measure:
         self.size = 0
         self.longest = 0
 
-    def sanitize(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``source`` itself where nothing needs a change, else a changed copy. Raises ValueError."""
-        if not isinstance(source, Mapping):
-            raise ValueError(f"the event is not an object but {type(source).__name__}")
-        return self._value(source, 0)
+    def take(self, source: Mapping[str, Any], read: ReadMembers) -> dict[str, Any]:
+        """The members of ``source`` that are ``read``. Raises ValueError for a value that the library would change."""
+        return {
+            name: self._value(source[name], 0) if below is None else self._members(source[name], below)
+            for name, below in read.items()
+            if name in source
+        }
+
+    def _members(self, value: Any, read: ReadMembers) -> Any:
+        return self.take(value, read) if isinstance(value, Mapping) else self._value(value, 0)
 
     def _value(self, value: Any, depth: int) -> Any:
         self.size += VALUE_COST
@@ -160,7 +173,11 @@ class Measure:
         if value is None or kind is bool or kind is float:
             return value
         if kind is int:
-            return value if value in INT64 else _double(value)
+            if value not in INTEGERS:
+                raise ValueError(
+                    f"{_shown(value)} is an integer beyond 64 bits, which an expression cannot read"
+                )
+            return value
         if depth > MAX_DEPTH:
             raise ValueError(f"the event is nested more than {MAX_DEPTH} deep")
         if isinstance(value, Mapping):
@@ -170,9 +187,9 @@ class Measure:
             for name, inner in value.items():
                 if not isinstance(name, str):
                     raise ValueError(f"the event has a member name that is a {type(name).__name__}")
-                key, taken = self._text(name), self._value(inner, depth + 1)
-                changed = changed or key is not name or taken is not inner
-                made[key] = taken
+                taken = self._value(inner, depth + 1)
+                changed = changed or taken is not inner
+                made[self._text(name)] = taken
             return made if changed else value
         if isinstance(value, list | tuple):
             self.longest = max(self.longest, len(value))
@@ -186,17 +203,21 @@ class Measure:
 
     def _text(self, text: str) -> str:
         self.size += len(text)
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        if "\0" in text:
+            raise ValueError(f"the text {_shown(text)} holds a NUL, which an expression cannot read")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"the text {_shown(text)} holds half a surrogate pair, which an expression cannot read"
+                ) from None
         return text
 
 
-def _double(number: int) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
+def _shown(value: int | str) -> str:
+    if isinstance(value, int):
+        # The digits of a very long integer take long to compute.
+        return str(value) if value.bit_length() < 200 else "a number in the event"
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,13 +1,14 @@
 """The paths that a CEL expression reads: ``data.output.stock`` in ``data.output.stock < 3``.
 
 Found in the syntax tree, without any event. A trigger's paths are checked when it is saved
-(``functory.triggers.save_checks``).
+(``functory.triggers.save_checks``), and only what they lead to is given to the library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from functory.triggers.expressions.syntax_tree import (
     ACCU_VAR,
@@ -18,6 +19,7 @@ from functory.triggers.expressions.syntax_tree import (
     CONSTANT,
     IDENT,
     IDENT_NAME,
+    INT64_VALUE,
     ITER_RANGE,
     ITER_VAR,
     SELECT,
@@ -27,6 +29,7 @@ from functory.triggers.expressions.syntax_tree import (
     STRING_VALUE,
     Message,
     children_of,
+    read_int64,
     read_message,
     read_syntax,
 )
@@ -34,7 +37,7 @@ from functory.triggers.expressions.syntax_tree import (
 
 @dataclass(frozen=True, slots=True)
 class ExpressionPath:
-    """A path from a variable: its name, then member names (str) and list positions (int, always 0).
+    """A path from a variable: its name, then member names (str) and list positions (int).
 
     ``tested``: the expression tests the path, or a part of it, with ``has()``.
     """
@@ -51,6 +54,33 @@ def read_paths(syntax: bytes) -> tuple[ExpressionPath, ...]:
         ExpressionPath(steps, any(steps[: len(test)] == test for test in tested))
         for steps in dict.fromkeys(steps for steps, _ in found)
     )
+
+
+def read_single_path(syntax: bytes) -> tuple[str | int, ...] | None:
+    """Return the steps of an expression that is one path and nothing else; None for any other one."""
+    expr = read_syntax(syntax)
+    if SELECT in expr and SELECT_TEST_ONLY in read_message(expr[SELECT][0]):
+        return None
+    return _steps(expr, frozenset())
+
+
+# The members that an expression reads, by name; None where it reads the whole value.
+ReadMembers = dict[str, "ReadMembers | None"]
+
+
+def read_members(paths: tuple[ExpressionPath, ...]) -> ReadMembers:
+    """Return what an expression with these paths reads. A list is always read as a whole."""
+    tree: ReadMembers = {}
+    for path in paths:
+        names = [str(step) for step in takewhile(lambda step: isinstance(step, str), path.steps)]
+        above: ReadMembers | None = tree
+        for name in names[:-1]:
+            above = above.setdefault(name, {})
+            if above is None:
+                break
+        else:
+            above[names[-1]] = None
+    return tree
 
 
 def _paths(expr: Message, bound: frozenset[bytes]) -> Iterator[tuple[tuple[str | int, ...], bool]]:
@@ -76,7 +106,8 @@ def _steps(expr: Message, bound: frozenset[bytes]) -> tuple[str | int, ...] | No
     """Return the steps of an expression that is a path; None for any other one."""
     if IDENT in expr:
         name = read_message(expr[IDENT][0])[IDENT_NAME][0]
-        return None if name in bound else (name.decode(),)
+        # A dot before a name looks beyond the variables of macros.
+        return None if name in bound else (name.decode().lstrip("."),)
     if SELECT in expr:
         select = read_message(expr[SELECT][0])
         above = _steps(read_message(select[SELECT_OPERAND][0]), bound)
@@ -89,6 +120,8 @@ def _steps(expr: Message, bound: frozenset[bytes]) -> tuple[str | int, ...] | No
         above = _steps(operand, bound)
         if above is None or CONSTANT not in index:
             return None
-        text = read_message(index[CONSTANT][0]).get(STRING_VALUE)
-        return (*above, text[0].decode() if text else 0)
+        constant = read_message(index[CONSTANT][0])
+        if STRING_VALUE in constant:
+            return (*above, constant[STRING_VALUE][0].decode())
+        return (*above, read_int64(constant[INT64_VALUE][0])) if INT64_VALUE in constant else None
     return None

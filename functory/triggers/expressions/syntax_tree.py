@@ -12,7 +12,7 @@ ANY_VALUE = 2
 CHECKED_EXPR = 4
 # cel.expr.Expr, and what its kinds hold
 CONSTANT, IDENT, SELECT, CALL, LIST, STRUCT, COMPREHENSION = 3, 4, 5, 6, 7, 8, 9
-STRING_VALUE = 6
+INT64_VALUE, STRING_VALUE = 3, 6
 IDENT_NAME = 1
 SELECT_OPERAND, SELECT_FIELD, SELECT_TEST_ONLY = 1, 2, 3
 CALL_TARGET, CALL_FUNCTION, CALL_ARGS = 1, 2, 3
@@ -53,7 +53,7 @@ def children_of(expr: Message) -> list[Message]:
 
 
 def read_message(message: bytes) -> Message:
-    """Return the fields of a protobuf message. Of a number only its presence is kept, as an empty value."""
+    """Return the fields of a protobuf message. A number stays as it is written: :func:`read_int64` reads it."""
     fields: Message = {}
     at = 0
     while at < len(message):
@@ -64,11 +64,18 @@ def read_message(message: bytes) -> Message:
             fields.setdefault(tag >> 3, []).append(message[at : at + length])
             at += length
         elif wire == 0:
+            start = at
             _, at = _varint(message, at)
-            fields.setdefault(tag >> 3, []).append(b"")
+            fields.setdefault(tag >> 3, []).append(message[start:at])
         else:
             at += {1: 8, 5: 4}[wire]
     return fields
+
+
+def read_int64(written: bytes) -> int:
+    """Return the value of a field of type int64."""
+    number, _ = _varint(written, 0)
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:

@@ -3,18 +3,22 @@
 They work as conditions do (``functory.triggers.expressions.conditions``), but return any JSON value::
 
     data.customer + "/" + event.subject
+
+An expression that is one path and nothing else, such as ``data.customer``, is read without the library: its value is
+the event's own, whatever it is. The library loses the order of members, so the objects that it returns are replaced by
+those of the event with the same content, or get the order in which the expression writes them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cel import EvaluationError, Expression, compile_expression
-from functory.triggers.expressions.paths import ExpressionPath
+from functory.triggers.expressions.member_order import MemberOrder, read_literals
+from functory.triggers.expressions.paths import ExpressionPath, read_single_path
 
 # CEL's types that have a JSON form; DYN is only known when it is evaluated.
 JSON_TYPES = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST", "MAP", "DYN"})
@@ -23,11 +27,13 @@ JSON_TYPES = frozenset({"NULL", "BOOL", "INT", "UINT", "DOUBLE", "STRING", "LIST
 class ValueExpression:
     """A compiled expression with a JSON value. Immutable; may be used from any thread."""
 
-    __slots__ = ("_expression", "text")
+    __slots__ = ("_expression", "_literals", "_path", "text")
 
     def __init__(self, expression: Expression) -> None:
         self.text = expression.text
         self._expression = expression
+        self._path = read_single_path(expression.syntax)
+        self._literals = read_literals(expression.syntax)
 
     @property
     def kind(self) -> str:
@@ -47,14 +53,36 @@ class ValueExpression:
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for ``variables`` (those it was compiled with). Raises :class:`Invalid` when there is none."""
         try:
+            if self._path is not None:
+                return _follow(variables, self._path)
             answer, kind = self._expression.evaluate(variables, {})
         except EvaluationError as failed:
             raise Invalid(f"{self._expression.what} has no value for this event", failed.problem) from None
-        if kind.split("<")[0] not in JSON_TYPES or (isinstance(answer, float) and not math.isfinite(answer)):
-            raise Invalid(
-                f"{self._expression.what} has no JSON value for this event", f"its type is {kind.lower()}"
-            )
-        return answer
+        try:
+            if kind.split("<")[0] not in JSON_TYPES:
+                raise ValueError(f"its type is {kind.lower()}")
+            return MemberOrder(variables, self._literals).restore(answer)
+        except ValueError as error:
+            raise Invalid(f"{self._expression.what} has no JSON value for this event", str(error)) from None
+
+
+def _follow(found: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        if isinstance(step, str):
+            if not isinstance(found, Mapping):
+                raise EvaluationError(
+                    f"{step!r} is read from a {type(found).__name__}, which is not an object"
+                )
+            if step not in found:
+                raise EvaluationError(f'Key not found in map : "{step}"; test with has(...) first')
+            found = found[step]
+        else:
+            if not isinstance(found, list | tuple):
+                raise EvaluationError(f"{step} is read from a {type(found).__name__}, which is not a list")
+            if not 0 <= step < len(found):
+                raise EvaluationError(f"the list has {len(found)} elements and none at {step}")
+            found = found[step]
+    return found
 
 
 def compile_value(

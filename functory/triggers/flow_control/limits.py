@@ -193,4 +193,4 @@ class Priority:
         found = self.run.evaluate(variables)
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise Invalid("the priority is not a number for this event", f"got a {type(found).__name__}")
-        return max(-MAX_PRIORITY_SECONDS, min(MAX_PRIORITY_SECONDS, float(found)))
+        return float(max(-MAX_PRIORITY_SECONDS, min(MAX_PRIORITY_SECONDS, found)))

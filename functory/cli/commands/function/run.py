@@ -42,7 +42,7 @@ def run(
     values = input_values.read_json_object(input_json, "--input-json") if input_json is not None else {}
     values |= input_values.parse_pairs(input_ or (), "--input")
     out = CommandOutput(json=json, quiet=quiet)
-    with session.engine() as engine:
+    with session.engine(start=wait) as engine:
         function, version = dependencies.parse_reference(name)
         row = engine.executions.start(
             function,
@@ -53,7 +53,6 @@ def run(
         if not wait:
             execution_result.print_queued(engine, row, out)
             return
-        engine.start()
         execution_result.wait_and_print(engine, row["id"], timeout, out)
 
 

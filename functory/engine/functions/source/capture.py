@@ -24,9 +24,16 @@ from functory.engine.names import NAME
 def capture_source(function: Callable[..., Any], dependency_names: frozenset[str]) -> str:
     """Return the source to store: the parts of its file that a function uses, then the function without the decorator.
 
-    Raises :class:`Invalid` when there is no source text (a lambda, a function typed at a prompt).
+    Raises :class:`Invalid` for a method, and when there is no source text (a lambda, a function typed at a prompt).
     """
     name = getattr(function, "__name__", "")
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if owner and not owner.endswith("<locals>"):
+        raise Invalid(
+            f"{name} is a method of the class {owner.rpartition('.')[2]}",
+            "only the one function is stored, without its class and its objects",
+            "define it at the top level of the file, and pass what it needs as arguments",
+        )
     try:
         own = textwrap.dedent(inspect.getsource(function))
         module_file = inspect.getsourcefile(function)

@@ -61,6 +61,7 @@ class MessageMapping:
         if subject is None:
             subject = variables["properties"].get("routing_key") or self.queue
         event_store.check_subject(subject)
+        event_store.check_storable(subject, "event subject")
         data = self._data.evaluate(variables) if self._data else {"queue": self.queue} | variables
         event_store.check_data(data, max_bytes)
         return IncomingEvent(type_, data, subject, self._id(message, variables))

@@ -106,6 +106,7 @@ class EventMapping:
         subject = self._subject.evaluate(variables) if self._subject is not None else None
         subject = self._name if subject is None else _text(subject, "subject")
         event_store.check_subject(subject)
+        event_store.check_storable(subject, "event subject")
         data = self._data.evaluate(variables) if self._data is not None else self._plain(variables)
         id_ = self._id(variables)
         return MappedEvent(type_, subject, data, id_, id_ is not None and self._signs(variables, id_))

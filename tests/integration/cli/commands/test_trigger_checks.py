@@ -95,7 +95,8 @@ def test_a_client_gets_the_warnings_and_the_row_has_them(tmp_path: Path, migrate
 
 def test_a_failed_match_is_shown_by_status_show_and_why(shell: Shell) -> None:
     add(shell, "--input", '{"total": "{{ data.total }}"}', on='{"type": ["order.paid"]}')
-    shell.run("event", "emit", "order.paid", "--data", '{"totl": 5}', "--wait")
+    said = shell.run("event", "emit", "order.paid", "--data", '{"totl": 5}', "--wait", status=1)
+    assert "the match of trigger charge: input_error" in said.stderr
     event = shell.json("event", "list", "--type", "order.paid")[0]["id"]
     (failed,) = shell.json("status")["failed_matches"]
     assert (failed["trigger"], failed["count"], failed["reason"]) == ("charge", 1, "input_error")
@@ -104,6 +105,22 @@ def test_a_failed_match_is_shown_by_status_show_and_why(shell: Shell) -> None:
     assert "has no member total" in shell.out("trigger", "show", "charge")
     assert "has no member total" in shell.out("event", "why", event)
     assert "functory_" not in shell.out("status")
+
+
+def test_the_exit_status_of_an_awaited_event_shows_a_failed_execution(shell: Shell) -> None:
+    (shell.folder / "charge.py").write_text("def charge(total: int):\n    return 1 // total\n")
+    shell.run("function", "add", "charge.py")
+    shell.run(
+        "trigger", "add", "pay", "--function", "charge", "--on", '{"type": ["order.paid"]}',
+        "--input", '{"total": "{{ data.total }}"}', "--idempotency", "data.total",
+    )  # fmt: skip
+    paid = ("event", "emit", "order.paid", "--data")
+    assert "succeeded" in shell.out(*paid, '{"total": 5}', "--wait")
+    assert "suppressed: idempotent" in shell.out(*paid, '{"total": 5}', "--wait"), "that is no failure"
+    failed = shell.run(*paid, '{"total": 0}', "--wait", status=1)
+    assert "charge v1 failed" in failed.stdout, "the tree is printed all the same"
+    assert "not all that the event caused has succeeded\n  charge v1 failed\n" in failed.stderr
+    assert shell.run(*paid, '{"total": 0}', status=0).stderr.count("succeeded") == 0
 
 
 def test_a_version_that_breaks_stored_triggers_names_them(shell: Shell) -> None:

@@ -372,6 +372,24 @@ def test_what_cannot_be_mapped_is_refused_and_reported(world: World, hook: Webho
     assert [event["type"] for event in events_of(world, "ok")] == ["ok"]
 
 
+def test_a_mapping_stores_what_was_sent_or_refuses_it(world: World, hook: WebhookReceiver) -> None:
+    mapped = {"type": "'copied'", "data": '{"body": body.b, "again": [body.b]}'}
+    sent: list[tuple[Any, int]] = [
+        ({"z": 1, "m": {"y": 1, "a": 2}, "b": 3}, 202), (2**64 - 1, 202), (1.0, 202), (-0.0, 202),
+        (2**64, 422), ("x\0y", 422), ("\ud83d", 422), ({"x\0y": 1}, 422),
+    ]  # fmt: skip
+    world.sources.save("webhook", "github", GITHUB | mapped)
+    assert [hook.receive("github", signed({"b": b})).status for b, _ in sent] == [
+        status for _, status in sent
+    ]
+    found = [json.dumps(row["data"]) for row in events_of(world, "copied")]
+    assert found == [json.dumps({"body": b, "again": [b]}) for b, status in sent if status == 202]
+    world.sources.save("webhook", "github", GITHUB | {"type": "'whole'", "data": "body.b"})
+    for b, _ in sent:
+        assert hook.receive("github", signed({"b": b, "copy": 2})).status == 202
+    assert [json.dumps(row["data"]) for row in events_of(world, "whole")] == [json.dumps(b) for b, _ in sent]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

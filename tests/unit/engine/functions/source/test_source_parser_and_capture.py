@@ -249,3 +249,24 @@ def test_a_dependency_is_not_taken_along():
 def test_the_registration_is_no_part_of_the_stored_source_and_other_decorators_are(decorator):
     text = f"@first\n{decorator}\n@second\ndef work(): ...\n"
     assert capture.without_decorators(text, "work") == "@first\n@second\ndef work(): ...\n"
+
+
+class Shop:
+    def sell(self, count): ...
+
+    @staticmethod
+    def price(): ...
+
+
+@pytest.mark.parametrize("method", [Shop.sell, Shop().sell, Shop.price])
+def test_a_method_is_refused(method):
+    with pytest.raises(Invalid, match=f"{method.__name__} is a method of the class Shop"):
+        capture.capture_source(method, frozenset())
+
+
+def test_a_method_of_a_class_inside_of_a_function_is_refused():
+    class Local:
+        def sell(self): ...
+
+    with pytest.raises(Invalid, match="sell is a method of the class Local"):
+        capture.capture_source(Local.sell, frozenset())
