@@ -15,6 +15,31 @@ def option(help_: str, *names: str) -> Any:
     return typer.Option(*names, help=help_, show_default=False)
 
 
+def seconds(text: str | float) -> float:
+    """Read a length of time: ``90``, a number of seconds, or with units, as ``2m`` and ``1h30m``.
+
+    The default of an option comes as a number.
+    """
+    from functory.engine.errors import Invalid
+    from functory.engine.serialization import durations
+
+    try:
+        return (
+            float(text)
+            if not isinstance(text, str) or text.strip("0123456789.") == ""
+            else durations.parse(text, "time")
+        )
+    except (Invalid, ValueError):
+        raise typer.BadParameter(
+            f"{text!r} is neither a number of seconds nor a number with a unit, as 90s, 2m or 1h30m"
+        ) from None
+
+
+def duration(help_: str, *names: str) -> Any:
+    """Make an option for a length of time, in seconds or with a unit."""
+    return typer.Option(*names, help=help_, parser=seconds, metavar="TIME", show_default=False)
+
+
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Migrate = Annotated[
     bool, typer.Option("--migrate", help="Upgrade the database to this version's schema first.")
@@ -30,7 +55,7 @@ Wait = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(help="Maximum number of seconds to wait; then exit status 124.", show_default=False),
+    duration("Longest time to wait, in seconds or as 2m; then exit status 124."),
 ]
 Port = Annotated[
     int | None,

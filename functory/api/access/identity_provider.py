@@ -22,6 +22,7 @@ import httpx
 
 from functory.api import callers
 from functory.api.access.login_failures import LoginFailed, ProviderUnavailable
+from functory.engine import extras
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 
@@ -228,7 +229,7 @@ def _check(settings: Settings) -> None:
         raise Invalid(
             "logins by an identity provider are not installed",
             "there is no module authlib",
-            "pip install 'functory[oidc]'",
+            extras.install_command("oidc"),
         ) from None
     if not settings.oidc_client_id:
         raise Invalid(

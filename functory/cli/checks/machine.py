@@ -14,6 +14,7 @@ from typing import Any
 
 from functory.cli.checks.finding import Finding, failed
 from functory.cli.checks.installation import Installation
+from functory.engine.extras import install_command
 
 # Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
 MIN_FREE_BYTES = 1_000_000_000
@@ -73,7 +74,7 @@ def extras(installation: Installation) -> list[Finding]:
                 "extras",
                 "fail",
                 f"{needed[extra]}, and there is no module {modules[0]}",
-                f"pip install 'functory[{extra}]'",
+                install_command(extra),
             )
             for extra, modules in absent.items()
             if modules and needed.get(extra)

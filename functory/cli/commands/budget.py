@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import Yes, command_group, confirm, option
+from functory.cli.command_group import Yes, command_group, confirm, duration, option
 from functory.cli.input import ids
 from functory.cli.output import models as output
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -43,7 +43,9 @@ def raise_(
     tool_calls: Annotated[int | None, option("Calls of tools.")] = None,
     children: Annotated[int | None, option("Child runs.")] = None,
     proposals: Annotated[int | None, option("Proposals of functions.")] = None,
-    seconds: Annotated[float | None, option("Seconds from now in which models may be asked.")] = None,
+    seconds: Annotated[
+        float | None, duration("Time in which models may be asked, in seconds or as 2m.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Change the limits of a tree. What it has spent stays counted."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import command_group
+from functory.cli.command_group import command_group, duration
 from functory.cli.input import ids, values
 from functory.cli.output import execution_result
 from functory.engine.database import short_ids
@@ -80,7 +80,7 @@ def emit(
             help="Wait until everything that the event causes is finished, then print the causal tree.",
         ),
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Maximum number of seconds to wait.")] = 60.0,
+    timeout: Annotated[float, duration("Longest time to wait, in seconds or as 2m. Default: 60.")] = 60.0,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -70,6 +70,7 @@ def server(
 
 def import_http_server() -> tuple[Any, Any, Any]:
     """Import what serves HTTP. Raises :class:`Invalid` when its packages are not installed."""
+    from functory.engine import extras
     from functory.engine.errors import Invalid
 
     try:
@@ -82,6 +83,6 @@ def import_http_server() -> tuple[Any, Any, Any]:
         raise Invalid(
             "the HTTP server is not installed",
             f"there is no module {error.name}",
-            "pip install 'functory[server]'",
+            extras.install_command("server"),
         ) from None
     return create_app, Server, ConnectionLimits

@@ -36,7 +36,8 @@ def add(
     ignore: Annotated[
         list[str] | None,
         option(
-            "Names or paths to ignore, in addition to temporary files of editors. Repeatable.", "--ignore"
+            "Names or paths to ignore, in addition to temporary files of common programs. Repeatable.",
+            "--ignore",
         ),
     ] = None,
     event: Annotated[
@@ -47,6 +48,12 @@ def add(
     settle: Annotated[
         str | None, option("Report a file after it has not changed for this time. Default: 300ms.")
     ] = None,
+    wait_for_close: Annotated[
+        bool,
+        typer.Option(
+            "--wait-for-close", help="Report a file only when no program has it open for writing any more."
+        ),
+    ] = False,
     polling: Annotated[
         str | None,
         option("Poll for changes: auto, always or never. auto polls network file systems. Default: auto."),
@@ -74,7 +81,7 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Watch a folder or a file. An existing watch is replaced and keeps its list of known files."""
-    from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE
+    from functory.triggers.sources.files.temporary_names import DEFAULT_IGNORE
 
     fields = {
         "path": os.path.abspath(path),  # noqa: PTH100 - as it was written: where links lead may change
@@ -83,6 +90,7 @@ def add(
         "events": event or None,
         "recursive": False if flat else None,
         "settle": settle,
+        "wait_for_close": wait_for_close or None,
         "polling": polling,
         "follow_symlinks": follow_symlinks or None,
         "initial": initial,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,11 @@ def save(
     )
 
 
+def _absolute(path: str) -> str:
+    """A path that begins in the current folder, from the root. One that goes up by .. is refused as it is written."""
+    return path if path.startswith("/") or not path else os.path.join(os.getcwd(), os.path.normpath(path))  # noqa: PTH109, PTH118
+
+
 def fields(
     *,
     dependencies: list[str] | None,
@@ -96,7 +102,7 @@ def fields(
         if listed:
             found[field] = [] if listed == ["none"] else listed
     files = {
-        mode: [] if listed == ["none"] else listed
+        mode: [] if listed == ["none"] else [_absolute(path) for path in listed]
         for mode, listed in (("read", read), ("write", write))
         if listed
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from functory.cli.command_group import option
+from functory.cli.command_group import duration, option
 from functory.cli.input import values
 
 Adapter = Annotated[str | None, option("How its provider is spoken to: openai, litellm or script.")]
@@ -21,7 +21,9 @@ MaxOutput = Annotated[int | None, option("Tokens of the longest answer. Default:
 CallsPerMinute = Annotated[int | None, option("Calls that the provider takes in a minute.")]
 TokensPerMinute = Annotated[int | None, option("Tokens that the provider takes in a minute.")]
 Slots = Annotated[int | None, option("Calls at the same time. Default: 8.")]
-Timeout = Annotated[float | None, option("Seconds until an answer must be there. Default: 60.")]
+Timeout = Annotated[
+    float | None, duration("Time in which an answer must be there, in seconds or as 2m. Default: 60.")
+]
 Fallback = Annotated[
     list[str] | None,
     option(

@@ -183,10 +183,17 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
             f"functory environment build {row['name']}@{row['number']}",
         )
     if row["inactive_reason"]:
+        imports = [
+            found["detail"]
+            for found in row["findings"]
+            if found["kind"] == "undeclared_import" and not found["detail"].startswith(".")
+        ]
+        options = " ".join(f"--import {module}" for module in dict.fromkeys(imports))
+        mend = f"save it with {options}" if imports else "mend it and save it again"
         raise FunctoryError(
             f"{row['name']} v{row['number']} is saved, but not active",
             row["inactive_reason"],
-            f"mend it and save it again, or functory function activate {row['name']}@{row['number']} --force",
+            f"{mend}, or functory function activate {row['name']}@{row['number']} --force",
         )
     if row["created"] and engine.triggers.count():
         execution_result.warn_without_workers(engine, "no trigger fires on this")

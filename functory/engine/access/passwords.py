@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from functory.engine import extras
 from functory.engine.errors import Invalid, Unavailable
 
 MIN_CHARACTERS = 12
@@ -89,7 +90,7 @@ def _hasher() -> Any:
         from argon2 import PasswordHasher
     except ModuleNotFoundError:
         raise Invalid(
-            "passwords cannot be hashed", "there is no module argon2", "pip install 'functory[server]'"
+            "passwords cannot be hashed", "there is no module argon2", extras.install_command("server")
         ) from None
     return PasswordHasher()
 

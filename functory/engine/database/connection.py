@@ -30,6 +30,7 @@ import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
+from functory.engine import extras
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
 from functory.engine.database.clock_offset import StoredOffset
@@ -390,7 +391,7 @@ def postgres_connections() -> Any:
         raise Invalid(
             "the client of PostgreSQL is not installed",
             f"there is no module {error.name}",
-            "pip install 'functory[postgres]'",
+            extras.install_command("postgres"),
         ) from None
 
     return postgres_connections

@@ -8,6 +8,7 @@ from functools import partial
 
 import structlog
 
+from functory.engine import extras
 from functory.engine.database.connection import Database
 from functory.engine.errors import Invalid
 from functory.engine.events import trace_origins
@@ -35,7 +36,7 @@ def start(settings: Settings, database: Database, role: str) -> Callable[[], Non
         raise Invalid(
             "FUNCTORY_TRACES is on, and the packages for it are not installed",
             str(missing),
-            "pip install 'functory[otel]'; or set FUNCTORY_TRACES=off",
+            f"{extras.install_command('otel')}; or set FUNCTORY_TRACES=off",
         ) from None
     recorder = TraceRecorder(f"functory-{role}", partial(trace_origins.find, database))
     traces.use(recorder)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from functory.engine import extras
 from functory.engine.agents.call_outcomes import Failure, Outcome
 from functory.workers.gateway import openai_wire
 from functory.workers.gateway.adapter import Ask, without_key
@@ -43,7 +44,7 @@ class LitellmAdapter:
         except ImportError as error:
             return Failure(
                 "final",
-                f"the adapter litellm is not installed ({error}): pip install 'functory[agents]'",
+                f"the adapter litellm is not installed ({error}): {extras.install_command('agents')}",
                 provider=False,
             )
         is_chat = ask.request.kind == "chat"

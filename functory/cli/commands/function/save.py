@@ -11,17 +11,24 @@ from typing import Annotated
 import typer
 
 from functory.cli import session
+from functory.cli.command_group import duration
 from functory.cli.input import function_fields, values
 from functory.cli.output import function_version
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
+from functory.terminal.errors import print_error
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
 
 
 def add(
-    file: Annotated[
-        str, typer.Argument(help="Python file with exactly one function, or - for stdin.", show_default=False)
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Python files with one function each, in the order to save them; or - for stdin.",
+            metavar="FILE...",
+            show_default=False,
+        ),
     ],
     name: Annotated[
         str | None,
@@ -117,9 +124,7 @@ def add(
             show_default=False,
         ),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Time limit of one attempt, in seconds.", show_default=False)
-    ] = None,
+    timeout: Annotated[float | None, duration("Time limit of one attempt, in seconds or as 2m.")] = None,
     retries: Annotated[
         int | None, typer.Option(help="Number of further attempts after a failure.", show_default=False)
     ] = None,
@@ -150,8 +155,16 @@ def add(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Save a function. An existing function gets a new version; options that are not given keep their values."""
-    text = values.read_text(file)
+    """Save functions. An existing function gets a new version; options that are not given keep their values."""
+    from functory.engine.errors import FunctoryError, Invalid
+    from functory.engine.functions.source import parser
+
+    if name is not None and len(files) > 1:
+        raise Invalid("--name is the name of one function", f"{len(files)} files are given", "leave it out")
+    # All are read first: nothing is saved when one of them is no function.
+    texts = [values.read_text(file) for file in files]
+    for text in texts:
+        parser.parse(text, name)
     fields = function_fields.fields(
         dependencies=dep,
         secrets=secret,
@@ -170,22 +183,32 @@ def add(
         retries=retries,
         limits=limit,
     )
-    if lib is not None:
-        from functory.engine.functions.source import modules
-
-        fields["modules"] = modules.reachable(text, modules.ModuleFolder(lib))
+    refused: list[FunctoryError] = []
     with session.engine(create=True) as engine:
-        row = function_fields.save(
-            engine,
-            text,
-            name=name,
-            fields=fields,
-            expected_version=expected_version,
-            activate=activate,
-            force=force,
-            author=author,
-        )
-        function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+        for text in texts:
+            if lib is not None:
+                from functory.engine.functions.source import modules
+
+                fields["modules"] = modules.reachable(text, modules.ModuleFolder(lib))
+            row = function_fields.save(
+                engine,
+                text,
+                name=name,
+                fields=fields,
+                expected_version=expected_version,
+                activate=activate,
+                force=force,
+                author=author,
+            )
+            try:
+                function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
+            except FunctoryError as error:
+                # It is saved; the others are saved too.
+                refused.append(error)
+    for error in refused[:-1]:
+        print_error(error)
+    if refused:
+        raise refused[-1]
 
 
 def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:

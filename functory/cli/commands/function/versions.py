@@ -191,10 +191,20 @@ def disable(name: Name, json: AsJson = False) -> None:
         engine.functions.disable(name, author=engine.author)
         row = engine.functions.get(name)
     _print_result(
-        f"{name} is disabled; to enable it: functory function activate {name} {row['number']}",
+        f"{name} is disabled; to enable it: functory function enable {name}",
         json_fields.function(row),
         json,
     )
+
+
+def enable(name: Name, json: AsJson = False) -> None:
+    """Enable a disabled function: the version that was active is active again."""
+    with session.engine() as engine:
+        row = engine.functions.get(name)
+        if row["state"] == "disabled":
+            row = engine.functions.activate(name, row["number"], author=engine.author)
+            _warn_of_triggers(engine, row)
+    _print_result(f"{name} is enabled, v{row['number']} is active", json_fields.function(row), json)
 
 
 def _reference(name: str, number: int | None) -> tuple[str, int]:
@@ -229,4 +239,5 @@ VERBS = (
     (history, "functory function history parse"),
     (mark, "functory function mark parse@2 bad --reason 'loses rows'"),
     (disable, "functory function disable parse"),
+    (enable, "functory function enable parse"),
 )

@@ -45,7 +45,7 @@ RULES: dict[str, Rule] = {
     "undeclared_import": Rule(
         "warning",
         "the environment holds only the declared imports and requirements: this import raises ModuleNotFoundError",
-        "add it to imports=[…] or requirements=[…]",
+        "name the package: --import NAME, or imports=[…] or requirements=[…] in Python",
     ),
     "undeclared_secret": Rule(
         "warning",

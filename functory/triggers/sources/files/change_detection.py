@@ -1,12 +1,15 @@
 """Compares files with their known state and lists the changes. Pure.
 
 Content decides: a file that was only touched, or written again with the same bytes, has not changed. A new file counts
-as moved when a known file with its inode is gone, and either content and time are the same or the kernel reported the
-move. A file in another file's place is a modification of that one.
+as moved when a known file with its inode and content is gone, and either the time is the same or the kernel reported
+the move. A file in another file's place is a modification of that one. A rename that completes a file is no move: the
+content is another than the reported one, or the old name is the new one with something around it (``big.csv.half``).
+Then the whole file is created and the half one deleted.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -61,11 +64,8 @@ def detect_changes(
             _compare(result, before, now)
         elif origin is not None:
             result.removed.append(origin.path)
-            same = _equal(origin, now)
-            kept = _kept(origin, now) if same else now
+            kept = _kept(origin, now)
             result.changes.append(Change("moved", kept, origin))
-            if not same:
-                result.changes.append(Change("modified", kept, origin))
             result.known.append(kept)
         else:
             result.changes.append(Change("created", now))
@@ -104,11 +104,17 @@ class _MoveCandidates:
     def match(self, now: KnownFile, hint: bytes | None) -> KnownFile | None:
         for seen in self._by_inode.get(now.inode, ()):
             # A deleted file's inode may be reused at once; its time is not.
-            same = seen.mtime_ns == now.mtime_ns and _equal(seen, now)
-            if seen.path not in self.taken and (same or seen.path == hint):
+            same = _equal(seen, now) and (seen.mtime_ns == now.mtime_ns or seen.path == hint)
+            if same and seen.path not in self.taken and not _completes(seen.path, now.path):
                 self.taken.add(seen.path)
                 return seen
         return None
+
+
+def _completes(old: bytes, new: bytes) -> bool:
+    """True if a rename of ``old`` gives a file its whole name."""
+    half, whole = posixpath.basename(old), posixpath.basename(new)
+    return half != whole and whole in half
 
 
 def _compare(result: ChangeSet, before: KnownFile, now: KnownFile) -> None:

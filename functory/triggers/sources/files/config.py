@@ -11,7 +11,8 @@ from functory.engine.errors import Invalid
 from functory.engine.serialization import durations
 from functory.engine.sources import file_watches
 from functory.triggers.sources.files.change_detection import TYPES
-from functory.triggers.sources.files.glob_patterns import DEFAULT_IGNORE, MAX_PATTERN_LENGTH, MAX_PATTERNS
+from functory.triggers.sources.files.glob_patterns import MAX_PATTERN_LENGTH, MAX_PATTERNS
+from functory.triggers.sources.files.temporary_names import DEFAULT_IGNORE
 from functory.triggers.sources.plugin import SourceConfig
 
 # The kernel's own trees: their entries are not files that change.
@@ -32,6 +33,9 @@ class FileWatchConfig(SourceConfig):
     )
     recursive: bool = Field(True, description="watch subfolders too")
     settle: float = Field(0.3, description="seconds that a file has to stay as it is before its event")
+    wait_for_close: bool = Field(
+        False, description="report a file only when no program has it open for writing any more"
+    )
     polling: Literal["auto", "always", "never"] = Field("auto", description="auto polls network file systems")
     follow_symlinks: bool = Field(False, description="follow symbolic links; the folder is polled then")
     initial: Literal["ignore", "events"] = Field("ignore", description="files that are there at the start")

@@ -7,7 +7,9 @@ and no open waits (for a pipe that was put in a file's place).
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import signal
 import stat
 from dataclasses import dataclass
 
@@ -92,6 +94,30 @@ def read_file(root: bytes, path: bytes, most: int, *, follow: bool) -> KnownFile
         return _seen(path, found, sha256)
     except OSError as error:
         return _unread(path, whole, follow, error)
+    finally:
+        os.close(descriptor)
+
+
+def is_being_written(path: bytes, *, follow: bool) -> bool | None:
+    """True if a program on this machine has the file open for writing. None if that cannot be known.
+
+    The kernel gives a read lease (fcntl(2), F_SETLEASE) only on a file that no program has open for writing, and only
+    to the file's owner and to root. The lease is given back at once; a program that opens the file meanwhile waits
+    that long.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        return None
+    try:
+        # Without it, a broken lease sends SIGIO, which ends the process.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        return False
+    except OSError as error:
+        return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
     finally:
         os.close(descriptor)
 

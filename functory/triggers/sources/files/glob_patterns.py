@@ -12,52 +12,71 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-# Temporary files of editors, browsers and version control, and Functory's own home.
-DEFAULT_IGNORE = (
-    "**/.git/**", "**/.functory/**", "**/__pycache__/**",
-    ".*.tmp", "*~", ".*.sw?", ".#*", "#*#", "*.part", "*.crdownload", ".DS_Store",
-)  # fmt: skip
-
-MAX_PATTERNS = 100
+# Those of the default list are among them.
+MAX_PATTERNS = 200
 MAX_PATTERN_LENGTH = 1024
+
+_FOLDER = re.compile(r"\*\*/([^/]*[^/*][^/]*)/\*\*", re.DOTALL)
 
 
 class GlobFilter:
     """The files of a watch. Paths are relative, with the bytes that are no UTF-8 as surrogate escapes."""
 
     def __init__(self, patterns: Sequence[str], ignore: Sequence[str]) -> None:
-        self._patterns = [_Glob(pattern) for pattern in patterns]
-        self._ignore = [_Glob(pattern) for pattern in ignore]
-        self._everything = "*" in patterns or "**" in patterns
+        self._patterns = None if "*" in patterns or "**" in patterns else _Globs(patterns)
+        self._ignore = _Globs(ignore)
 
     def includes(self, path: str) -> bool:
         """True if the watch includes the file."""
         parts = path.split("/")
-        if not self._everything and not any(glob.matches(parts) for glob in self._patterns):
+        if self._patterns is not None and not self._patterns.match(parts):
             return False
-        return not any(glob.matches(parts) for glob in self._ignore)
+        return not self._ignore.match(parts)
 
     def excludes_folder(self, folder: str) -> bool:
         """True if the watch includes no file below the folder."""
-        parts = folder.split("/")
-        return any(glob.matches_all_below(parts) for glob in self._ignore)
+        return self._ignore.match_all_below(folder.split("/"))
+
+
+class _Globs:
+    """Several patterns. Those of names, and those of folders anywhere (``**/.git/**``), are one expression each."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        names = [pattern for pattern in patterns if "/" not in pattern]
+        folders = [found[1] for pattern in patterns if (found := _FOLDER.fullmatch(pattern))]
+        self._name = _any_of(tuple(names))
+        self._folder = _any_of(tuple(folders))
+        self._others = [
+            _Glob(pattern) for pattern in patterns if "/" in pattern and not _FOLDER.fullmatch(pattern)
+        ]
+
+    def match(self, parts: Sequence[str]) -> bool:
+        return (
+            bool(self._name.match(parts[-1]))
+            or self._below(parts)
+            or any(glob.matches(parts) for glob in self._others)
+        )
+
+    def match_all_below(self, parts: Sequence[str]) -> bool:
+        return self._below(parts) or any(glob.matches_all_below(parts) for glob in self._others)
+
+    def _below(self, parts: Sequence[str]) -> bool:
+        return any(map(self._folder.match, parts))
 
 
 class _Glob:
+    """A pattern with a slash."""
+
     def __init__(self, pattern: str) -> None:
-        self._anywhere = "/" not in pattern
         # None stands for any number of folders.
         self._parts = [None if part == "**" else _compiled(part) for part in pattern.strip("/").split("/")]
 
     def matches(self, parts: Sequence[str]) -> bool:
-        if self._anywhere:
-            part = self._parts[0]
-            return part is None or bool(part.match(parts[-1]))
         return self._reach(parts)[-1]
 
     def matches_all_below(self, parts: Sequence[str]) -> bool:
         """True if every path below the folder ``parts`` matches: the folder matches with or without the last ``**``."""
-        if self._anywhere or self._parts[-1] is not None or len(self._parts) < 2:
+        if self._parts[-1] is not None or len(self._parts) < 2:
             return False
         return any(self._reach(parts)[-2:])
 
@@ -85,3 +104,9 @@ class _Glob:
 def _compiled(part: str) -> re.Pattern[str]:
     # Since 3.9 the translation has no backtracking between stars: its cost is bounded by pattern times name.
     return re.compile(fnmatch.translate(part), re.DOTALL)
+
+
+@lru_cache(maxsize=100)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    # Without patterns the expression matches nothing.
+    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)", re.DOTALL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ from functory.engine.telemetry import metrics
 from functory.triggers.sources.files import file_events
 from functory.triggers.sources.files.change_detection import Change, ChangeSet, detect_changes, select_changes
 from functory.triggers.sources.files.config import FileWatchConfig
-from functory.triggers.sources.files.file_facts import FileChanging, read_file, stat_file
+from functory.triggers.sources.files.file_facts import FileChanging, is_being_written, read_file, stat_file
 from functory.triggers.sources.files.watch_root import WatchRoot
 from functory.triggers.sources.files.write_settling import SettlingPath, WriteSettling
 from functory.triggers.sources.plugin import SourceContext
@@ -51,6 +51,8 @@ class FileIngest:
     config: FileWatchConfig
     root: WatchRoot
     settling: WriteSettling
+    # A file of which the kernel does not say whether it is open: another user's, or on a file system without leases.
+    closing_unknown: bytes | None = field(default=None, init=False)
 
     def ingest(self, rested: Mapping[bytes, SettlingPath], now: float) -> bool:
         """Write the events of changed files. False when the root is gone: then nothing was written.
@@ -117,6 +119,9 @@ class FileIngest:
             if spent > BATCH_BYTES or self.context.stop_event.is_set():
                 self.settling.put_back(path, entry, now, 0.0)
                 continue
+            if self.config.wait_for_close and entry.facts and self._is_open(path):
+                self.settling.put_back(path, entry, now, max(self.config.settle, WRITER_PAUSE))
+                continue
             try:
                 seen = entry.facts and read_file(
                     self.root.folder, path, self.config.max_hash_bytes, follow=self.config.follow_symlinks
@@ -130,6 +135,12 @@ class FileIngest:
             found[path] = seen
             spent += seen.size if seen and seen.sha256 else 0
         return found
+
+    def _is_open(self, path: bytes) -> bool:
+        written = is_being_written(self.root.path(path), follow=self.config.follow_symlinks)
+        if written is None:
+            self.closing_unknown = self.closing_unknown or path
+        return bool(written)
 
     def _waits(self, seen: KnownFile, entry: SettlingPath, writers: Sequence[FileWriter], now: float) -> bool:
         """True if a running execution may be writing the file."""

@@ -158,8 +158,11 @@ class _RootSession:
                 self._end_scan(walk, began)
                 steps = None
             rested = self._settling.take_settled(now, self._limits.batch)
+            known = self._ingest.closing_unknown
             if rested and not self._ingest.ingest(rested, now):
                 return
+            if known != self._ingest.closing_unknown:
+                self._report_state(walk)
             if not rested and (steps is None or not room):
                 self._wait(now)
 
@@ -253,13 +256,18 @@ class _RootSession:
 
     def _report_state(self, walk: DirectoryWalk | None = None) -> None:
         """Report the present problem, or clear it."""
-        trouble = self._problem
+        problems = [self._problem] if self._problem else []
         if walk is not None and walk.unreadable:
             shown = file_watches.text_of(self._root.path(walk.unreadable[0]))
-            missed = f"{len(walk.unreadable)} folders cannot be read, {shown} for one"
-            trouble = f"{trouble}; {missed}" if trouble else missed
-        if trouble is not None:
-            self._context.report_problem(trouble)
+            problems.append(f"{len(walk.unreadable)} folders cannot be read, {shown} for one")
+        if self._ingest.closing_unknown is not None:
+            shown = file_watches.text_of(self._root.path(self._ingest.closing_unknown))
+            problems.append(
+                f"whether {shown} is still open cannot be known: the watcher has to run as the file's owner, on a"
+                " local file system; such files are reported after the settle time"
+            )
+        if problems:
+            self._context.report_problem("; ".join(problems))
         else:
             self._context.clear_problem()
 

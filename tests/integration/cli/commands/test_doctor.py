@@ -25,6 +25,7 @@ from functory.cli.checks import machine, stored_data
 from functory.cli.commands import doctor
 from functory.client import Functory
 from functory.dashboard import serving
+from functory.engine import extras
 from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
@@ -261,7 +262,7 @@ def test_an_extra_that_the_settings_need_is_named_with_its_command(
     found, fault = findings(shell, "extras")
     assert found["verdict"] == "ok"
     assert fault["verdict"] == "fail" and f"no module {module}" in fault["found"]
-    assert fault["advice"] == f"pip install 'functory[{extra}]'"
+    assert fault["advice"] == extras.install_command(extra)
 
 
 def test_every_extra_that_can_be_installed_is_checked() -> None:

@@ -226,3 +226,56 @@ def test_stats_of_all_functions_are_about_a_day(shell: Shell) -> None:
     assert "needs the name of a function" in refused
     assert "ms, s, m, h, d, w" in shell.run("function", "stats", "work", "--since", "soon", status=2).stderr
     assert "not found" in shell.run("function", "stats", "work", status=3).stderr
+
+
+def test_several_files_are_saved_in_their_order(shell: Shell) -> None:
+    for name in ("b", "a"):
+        (shell.folder / f"{name}.py").write_text(f"def {name}():\n    return 1\n")
+    said = shell.out("function", "add", str(shell.folder / "b.py"), str(shell.folder / "a.py"))
+    assert said.splitlines() == ["saved b v1", "saved a v1"]
+
+
+def test_of_several_files_none_is_saved_when_one_is_no_function(shell: Shell) -> None:
+    (shell.folder / "good.py").write_text("def good():\n    return 1\n")
+    (shell.folder / "bad.py").write_text("def bad(:\n")
+    shell.run("function", "add", str(shell.folder / "good.py"), str(shell.folder / "bad.py"), status=2)
+    assert shell.json("function", "list") == []
+
+
+def test_of_several_files_the_others_are_saved_when_one_cannot_be_imported(shell: Shell) -> None:
+    (shell.folder / "bad.py").write_text("import nosuchmodule\n\ndef bad():\n    return nosuchmodule.x\n")
+    (shell.folder / "good.py").write_text("def good():\n    return 1\n")
+    said = shell.run("function", "add", str(shell.folder / "bad.py"), str(shell.folder / "good.py"), status=1)
+    assert "saved good v1" in said.stdout
+    assert "try: save it with --import nosuchmodule" in said.stderr
+
+
+def test_a_path_that_a_function_may_read_begins_in_the_current_folder(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shell.folder)
+    add(shell, source(1), "--read", "data", "--read", "./in", "--write", "/abs")
+    files = shell.json("function", "show", "work")["grants"]["files"]
+    assert files == {"read": [f"{shell.folder}/data", f"{shell.folder}/in"], "write": ["/abs"]}
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("2.5", 2.5), ("2m", 120), ("1h30m", 5400)])
+def test_a_timeout_is_in_seconds_or_has_a_unit(shell: Shell, given: str, seconds: float) -> None:
+    add(shell, source(1), "--timeout", given)
+    assert shell.json("function", "show", "work")["limits"]["timeout"] == seconds
+    assert shell.out("run", "work", "--timeout", given) == "1"
+
+
+@pytest.mark.parametrize("given", ["2x", "-1", "1.2.3", "m", "", "inf", "nan"])
+def test_a_timeout_that_is_no_time_is_refused(shell: Shell, given: str) -> None:
+    add(shell, source(1))
+    assert "90s, 2m or 1h30m" in shell.run("run", "work", "--timeout", given, status=2).stderr
+
+
+def test_a_disabled_function_is_enabled_with_the_version_that_was_active(shell: Shell) -> None:
+    for number in (1, 2):
+        add(shell, source(number))
+    shell.run("function", "activate", "work@1")
+    assert "functory function enable work" in shell.out("function", "disable", "work")
+    assert shell.out("function", "enable", "work") == "work is enabled, v1 is active"
+    assert shell.out("run", "work") == "1"

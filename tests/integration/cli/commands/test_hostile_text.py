@@ -73,7 +73,7 @@ VALUES = ("event show {event} --json", "state get hostile {key}", "run echo --in
 REASONS = {
     "names, versions and numbers, which are checked when they are stored": """
         proposal approve, proposal reject, proposal withdraw,
-        canary promote, canary stop, dashboard link, function delete, function disable, function label,
+        canary promote, canary stop, dashboard link, function delete, function disable, function enable, function label,
         function log-policy,
         agent add, agent enable, agent disable, agent remove, approval answer, approval approve,
         login end, token create, token forget, model add, model enable, model remove, budget remove-quota,

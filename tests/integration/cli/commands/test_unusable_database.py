@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from functory.engine import database
+from functory.engine import database, extras
 from tests.support.cli_shell import Shell
 
 pytest_plugins = ["tests.support.world"]
@@ -54,7 +54,7 @@ def test_a_client_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.delattr(database, "postgres_connections", raising=False)
     shell.environment["FUNCTORY_DATABASE_URL"] = "postgresql://ada@127.0.0.1:1/shop"
     said = failed(shell, command)
-    assert "the client of PostgreSQL is not installed" in said and "pip install 'functory[postgres]'" in said
+    assert "the client of PostgreSQL is not installed" in said and extras.install_command("postgres") in said
 
 
 def test_a_server_without_the_database_says_how_to_create_it(shell: Shell, postgres_url: str) -> None:

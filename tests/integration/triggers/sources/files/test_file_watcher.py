@@ -456,7 +456,7 @@ def _shown(watched: Watched) -> list[dict]:
         ({"path": "/tmp", "patterns": []}, "the list is empty"),
         ({"path": "/tmp", "patterns": ["../x"]}, "goes up"),
         ({"path": "/tmp", "patterns": ["/"]}, "no pattern"),
-        ({"path": "/tmp", "patterns": ["*"] * 101}, "100"),
+        ({"path": "/tmp", "patterns": ["*"] * 201}, "200"),
         ({"path": "/tmp", "patterns": "*"}, "patterns"),
         ({"path": "/tmp", "ignore": ["x\x00"]}, "no pattern"),
         ({"path": "/tmp", "events": ["renamed"]}, "created"),
@@ -497,3 +497,52 @@ def test_a_tree_that_is_copied_and_removed_is_reported_file_by_file(lite, tmp_pa
     shutil.rmtree(at / "copy")
     lite.until(lambda: len(lite.reported()) >= 400, "the deletions")
     assert sorted(lite.reported()[200:]) == sorted(("deleted", path) for path in expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("half", "reported"),
+    [
+        (".big.csv.Ab12Cd", []),
+        ("big.csv.half", [("created", "big.csv.half"), ("deleted", "big.csv.half")]),
+        ("upload 7", [("created", "upload 7"), ("deleted", "upload 7")]),
+    ],
+)
+def test_a_file_that_gets_its_name_when_it_is_whole_is_created_then(lite, mode, half, reported):
+    # As long as the file is open, nothing of it is reported: the rest and the new name arrive together.
+    at = begin(lite, polling=MODES[mode], wait_for_close=True)
+    (at / half).write_text("half")
+    lite.settled()
+    with (at / half).open("a") as file:
+        file.write(" and the rest")
+        file.flush()
+        (at / half).rename(at / "big.csv")
+    whole = hashlib.sha256(b"half and the rest").hexdigest()
+    events = lite.tells(("created", "marker"), ("created", "big.csv"), *reported)
+    assert [row["data"]["sha256"] for row in events if row["subject"] == str(at / "big.csv")] == [whole]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_file_whose_writer_pauses_is_reported_when_it_is_closed(lite, mode):
+    at = begin(lite, polling=MODES[mode], wait_for_close=True)
+    with (at / "slow").open("w") as file:
+        lite.settled("before the first byte")
+        file.write("half")
+        file.flush()
+        lite.settled("after the first half")
+        file.write(" and the rest")
+    whole = hashlib.sha256(b"half and the rest").hexdigest()
+    markers = [("created", "before the first byte"), ("created", "after the first half")]
+    events = lite.tells(*markers, ("created", "slow"))
+    assert {row["data"]["relative"]: row["data"]["sha256"] for row in events}["slow"] == whole
+
+
+def test_a_watch_that_cannot_know_whether_a_file_is_open_says_so(lite, monkeypatch):
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    begin(lite, wait_for_close=True)
+    lite.settled("of another user")
+    lite.until(lambda: "whether" in (lite.problem() or ""), "the problem")
+    assert f"{lite.folder}/of another user is still open" in str(lite.problem())
