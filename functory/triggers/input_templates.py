@@ -39,8 +39,8 @@ MAX_DEPTH = 100
 MAX_FILTERS = 3
 # Characters that the values of one input may have: twice the largest data of an event or input that can be set.
 MAX_RENDERED = 32 * 1024 * 1024
-# Templates with more expressions, or more filters in one, are measured before they are rendered: a few characters that insert
-# the whole event, a thousand times, would fill the memory.
+# Templates with more expressions, or more filters in one, are measured before they are rendered: a few characters that
+# insert the whole event, a thousand times, would fill the memory.
 _UNMEASURED_EXPRESSIONS = 16
 _UNMEASURED_FILTERS = 1
 # A control character is written as six.
@@ -160,7 +160,7 @@ class Template:
             if characters > MAX_RENDERED:
                 raise TemplateError(
                     f"the template would make an input of more than {MAX_RENDERED:,} characters for this event",
-                    f"its expressions insert large values again and again; {{{{ {one.source} }}}} is the one that was too much",
+                    f"its expressions insert large values again and again; the last one was {{{{ {one.source} }}}}",  # noqa: S608
                     "insert a value once, or only the parts of it that the function needs",
                 )
 

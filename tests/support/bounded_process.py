@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -66,5 +67,4 @@ def _run(work: Callable[[], Any], cpu_seconds: int, megabytes: int) -> tuple[flo
 
 
 def _address_space() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

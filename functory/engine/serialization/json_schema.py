@@ -4,8 +4,8 @@ Checked with jsonschema-rs. Remote references are refused: a schema comes from o
 validator would otherwise fetch ``http:`` and read ``file:`` references while compiling.
 
 The work of a check is bounded (see :mod:`~functory.engine.serialization.schema_cost`): a schema that could be too
-costly is refused where it is saved, and a value for which a check could be too costly does not fit. Only what does not fit has its faults
-collected, and only where there cannot be many: that takes far more time and memory than the check.
+costly is refused where it is saved, and a value for which a check could be too costly does not fit. Only what does not
+fit has its faults collected, and only where there cannot be many: that takes far more time and memory than the check.
 """
 
 from __future__ import annotations
@@ -156,15 +156,15 @@ NOT_LISTED = "not listed"
 def faults(schema: Mapping[str, Any], value: Any, what: str) -> list[Fault]:
     """Return the first faults of a value. Raises :class:`Invalid` for a schema that is none, or is too costly.
 
-    A value whose check could be too costly has one fault with the keyword :data:`TOO_COSTLY`. One whose faults could be too many
-    has the first one, or one with the keyword :data:`NOT_LISTED`.
+    A value whose check could be too costly has one fault with the keyword :data:`TOO_COSTLY`. One whose faults could
+    be too many has the first one, or one with the keyword :data:`NOT_LISTED`.
     """
     compiled = _compiled(json_codec.dumps(schema), what)
     measured = None
     if not compiled.cost.is_flat:
         measured = compiled.cost.measure(value)
         if measured is None or measured.work > MAX_WORK:
-            why = "the check could take more than half a second: the schema looks too often at the same part of the value"
+            why = "the check could take more than half a second: its schema looks too often at the same part of it"
             return [Fault((), TOO_COSTLY, why, ())]
     if compiled.validator.is_valid(value):
         return []
@@ -191,7 +191,9 @@ def _first_error(validator: Any, value: Any) -> Iterator[jsonschema_rs.Validatio
 
 def _fault(error: jsonschema_rs.ValidationError) -> Fault:
     keyword = error.kind.name
-    names = (error.kind.property,) if keyword == "required" else getattr(error.kind, "unexpected", ())
+    # Each kind of error has attributes of its own.
+    kind: Any = error.kind
+    names = (kind.property,) if keyword == "required" else getattr(kind, "unexpected", ())
     return Fault(
         tuple(error.instance_path), keyword, error.message[:300], tuple(error.schema_path), tuple(names)
     )

@@ -1,11 +1,13 @@
 """The cost of a check by a JSON Schema: counted before the check, so that no schema can hold up its process.
 
-A schema of one kilobyte can ask for more steps than any computer makes: ``anyOf`` of two equal references, one below the
-other, doubles the work at each level. So the steps are counted without making them. Each pair of a subschema and a part of the
-value is looked at once, and what it costs is multiplied by how often the check would look at it.
+A schema of one kilobyte can ask for more steps than any computer makes: ``anyOf`` of two equal references, one below
+the other, doubles the work at each level. So the steps are counted without making them. Each pair of a subschema and a
+part of the value is looked at once, and what it costs is multiplied by how often the check would look at it.
 
-- :class:`SchemaCost` refuses a schema that would be too costly for small values (when it is saved, and before it is compiled).
-- Most schemas look at each part of a value a few times (``is_flat``). Their check is proportional to the value: nothing is counted.
+- :class:`SchemaCost` refuses a schema that would be too costly for small values: when it is saved, and before it is
+  compiled.
+- Most schemas look at each part of a value a few times (``is_flat``). Their check is proportional to the value: nothing
+  is counted.
 - For the others :meth:`SchemaCost.measure` counts the steps for one value.
 
 A unit of work is about 10 ns: one look of jsonschema-rs at one part of a value.
@@ -17,12 +19,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import re2
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization.json_codec import MAX_DEPTH
+from functory.engine.serialization.schema_references import METASCHEMA, References, identifier
 
 # Half a second in one check.
 MAX_WORK = 50_000_000
@@ -53,8 +55,10 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 class Measured(NamedTuple):
-    """What a check of one value may need. ``errors``: the errors that it may have at most, and the looks that finding them takes. ``branch_errors``: those of one
-    ``anyOf`` or ``oneOf``, which are collected also when only the first error is wanted.
+    """What a check of one value may need.
+
+    ``errors``: the errors that it may have at most, and the looks that finding them takes. ``branch_errors``: those of
+    one ``anyOf`` or ``oneOf``, which are collected also when only the first error is wanted.
     """
 
     work: int
@@ -64,7 +68,7 @@ class Measured(NamedTuple):
 
 @dataclass(slots=True)
 class _Subschema:
-    """A subschema: what it costs itself, and the subschemas that it applies to the same value, to members and to items."""
+    """A subschema: what it costs itself, and what it applies to the same value, to members and to items."""
 
     number: int
     names: int = 0
@@ -106,7 +110,7 @@ class _PatternCost(NamedTuple):
 
 
 class SchemaCost:
-    """The cost of one schema. ``what`` names the schema in errors. Raises :class:`Invalid` for a schema that is too costly."""
+    """The cost of one schema. ``what`` names it in errors. Raises :class:`Invalid` for one that is too costly."""
 
     def __init__(self, schema: Mapping[str, Any] | bool, what: str) -> None:
         self._what = what
@@ -165,7 +169,7 @@ class SchemaCost:
     # Reading.
 
     def _read(self, root: Mapping[str, Any] | bool) -> None:
-        places = _Places(root)
+        places = References(root)
         numbers: dict[int, int] = {}
         waiting: list[tuple[Mapping[str, Any], Any]] = []
         size = 0
@@ -187,10 +191,10 @@ class SchemaCost:
         while waiting:
             schema, resource = waiting.pop()
             made = self._schemas[numbers[id(schema)]]
-            if _identifier(schema):
+            if identifier(schema):
                 resource = schema
-            for target, base in places.references(schema, resource):
-                made.in_place.append(1 if target is _METASCHEMA else number_of(target, base))
+            for target, base in places.of(schema, resource):
+                made.in_place.append(1 if target is METASCHEMA else number_of(target, base))
             self._read_keywords(schema, made, lambda inner, base=resource: number_of(inner, base))
             own = [*made.name_patterns, *([made.pattern] if made.pattern else [])]
             self.patterns += len(own)
@@ -262,7 +266,7 @@ class SchemaCost:
         return order
 
     def _check_looks(self) -> None:
-        """Refuse a schema that looks too often at one part of some value. What leads back to itself is counted by its own."""
+        """Refuse a schema that looks too often at one part of some value. What leads back to itself counts alone."""
         before: Mapping[int, int] | None = None
         steps = 0
         while before is None or any(before.values()):
@@ -270,8 +274,8 @@ class SchemaCost:
             steps += self._edges
             if max(before.values()) > MAX_LOOKS or steps > _MAX_STEPS:
                 raise self._refuse(
-                    f"its parts apply to one value in more than {MAX_LOOKS:,} ways: they multiply at each level where several "
-                    "members of anyOf, oneOf or allOf lead to the same part",
+                    f"its parts apply to one value in more than {MAX_LOOKS:,} ways: they multiply at each level "
+                    "where several members of anyOf, oneOf or allOf lead to the same part",
                     "name each alternative once",
                 )
 
@@ -485,79 +489,3 @@ def _pattern_cost(text: str) -> _PatternCost:
         # Look-around, back-references, or a syntax that RE2 does not have: jsonschema-rs may go back over the text.
         return _PatternCost(1, 16 + len(text), True)
     return _PatternCost(1 + size // 3, size, False)
-
-
-_METASCHEMA = object()
-
-
-def _identifier(schema: Mapping[str, Any]) -> str:
-    found = schema.get("$id", schema.get("id"))
-    return found.rstrip("#") if isinstance(found, str) and not found.startswith("#") else ""
-
-
-class _Places:
-    """Finds what a reference leads to, in one schema with its embedded ones."""
-
-    def __init__(self, root: Any) -> None:
-        self._resources: dict[str, Any] = {}
-        self._anchors: dict[str, list[tuple[Any, Any]]] = {}
-        self._recursive: list[tuple[Any, Any]] = []
-        waiting = [(root, root)]
-        while waiting:
-            found, resource = waiting.pop()
-            if isinstance(found, Mapping):
-                if identifier := _identifier(found):
-                    resource = found
-                    self._resources[identifier] = found
-                for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
-                    name = found.get(keyword)
-                    if isinstance(name, str) and (keyword.endswith("nchor") or name.startswith("#")):
-                        self._anchors.setdefault(name.lstrip("#"), []).append((found, resource))
-                if found.get("$recursiveAnchor") is True:
-                    self._recursive.append((found, resource))
-                waiting += [(one, resource) for one in found.values()]
-            elif isinstance(found, list):
-                waiting += [(one, resource) for one in found]
-
-    def references(self, schema: Mapping[str, Any], resource: Any) -> Iterator[tuple[Any, Any]]:
-        """The targets of the references of one subschema, each with the schema that its own references are relative to.
-
-        A dynamic reference may lead to any anchor of its name.
-        """
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            given = schema.get(keyword)
-            if not isinstance(given, str):
-                continue
-            url, _, fragment = given.partition("#")
-            base = resource
-            if url:
-                base = next(
-                    (
-                        found
-                        for name, found in self._resources.items()
-                        if name == url or name.endswith(f"/{url}")
-                    ),
-                    None,
-                )
-            if base is None:
-                # What is neither here nor a metaschema is refused when the schema is compiled.
-                yield _METASCHEMA, None
-            elif fragment and not fragment.startswith("/"):
-                yield from self._anchors.get(fragment, ())
-            else:
-                yield _follow(base, fragment)
-            if keyword == "$recursiveRef":
-                yield from self._recursive
-
-
-def _follow(base: Any, pointer: str) -> tuple[Any, Any]:
-    found = resource = base
-    for step in unquote(pointer).split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list):
-            found = found[int(step)] if step.isdigit() and int(step) < len(found) else None
-        else:
-            found = found.get(step) if isinstance(found, Mapping) else None
-        if isinstance(found, Mapping) and _identifier(found):
-            resource = found
-    return found, resource

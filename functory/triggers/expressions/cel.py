@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from typing import Any
 
 from functory.engine.errors import Invalid
@@ -26,6 +27,8 @@ MAX_DEPTH = 200
 MAX_WORK = 200_000_000
 # Comparing one value takes as long as reading this number of characters of a text.
 VALUE_COST = 16
+# The most repetitions in a regular expression: {5}, {2,5}, {5,}.
+_REPETITION = re.compile(r"\{(?:\d{1,9},)?(\d{1,9}),?\}")
 INT64 = range(-(2**63), 2**63)
 
 
@@ -41,7 +44,7 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
 
-    __slots__ = ("_expression", "_shape", "kind", "names", "paths", "text", "what")
+    __slots__ = ("_expression", "_shape", "_states", "kind", "names", "paths", "text", "what")
 
     def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, syntax: bytes) -> None:
         self.text = text
@@ -50,6 +53,7 @@ class Expression:
         self.kind: str = expression.return_type().name()
         self._expression = expression
         self._shape: Shape = read_shape(syntax)
+        self._states = _count_states(text)
         self.paths: tuple[ExpressionPath, ...] = read_paths(syntax)
 
     def evaluate(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, str]:
@@ -61,7 +65,7 @@ class Expression:
         try:
             measure = Measure()
             taken = measure.sanitize(variables)
-            work = self._shape.work(measure.size, measure.longest)
+            work = self._shape.work(measure.size, measure.longest) + self._states * measure.size
             if work > MAX_WORK:
                 raise EvaluationError(
                     f"{self.what} might look at {work:,} characters for this event (limit {MAX_WORK:,}); "
@@ -86,6 +90,13 @@ class Expression:
         if "Key not found" in problem:
             problem += "; test with has(...) first"
         return EvaluationError(problem)
+
+
+def _count_states(text: str) -> int:
+    """Return how often a regular expression of ``matches`` may look at one character: its repetitions, multiplied."""
+    return sum(
+        prod(int(number) for number in _REPETITION.findall(literal)) for literal in text.split("matches(")[1:]
+    )
 
 
 # Whether the library's objects may be shared between threads is not documented. It holds Python's global lock

@@ -211,7 +211,7 @@ def test_a_regular_expression_of_a_schema_has_a_bound(pattern, length):
 def test_a_pattern_with_look_around_still_works():
     schema = {"properties": {"x": {"pattern": "^(?!no)[a-z]+$"}}}
     assert check(schema, {"x": "yes"}) == []
-    assert check(schema, {"x": "nobody"}) == ["pattern"]
+    assert check(schema, {"x": "nothing"}) == ["pattern"]
 
 
 def test_a_value_that_is_too_costly_to_check_is_refused_with_what_to_do():
@@ -225,23 +225,34 @@ def test_a_value_that_is_too_costly_to_check_is_refused_with_what_to_do():
 
 names = st.sampled_from(["x", "y"])
 targets = st.sampled_from(["#", "#/$defs/a", "#/$defs/b", "#/$defs/c"])
+SEVERAL = ["anyOf", "allOf", "oneOf"]
+ONE = ["not", "items", "contains", "additionalProperties", "unevaluatedProperties", "unevaluatedItems"]
+
+
+def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    objects = inner.filter(lambda schema: isinstance(schema, dict))
+    return (
+        st.builds(
+            lambda keyword, some: {keyword: some},
+            st.sampled_from(SEVERAL),
+            st.lists(inner, min_size=1, max_size=3),
+        )
+        | st.builds(lambda keyword, one: {keyword: one}, st.sampled_from(ONE), inner)
+        | st.builds(lambda a, b, c: {"if": a, "then": b, "else": c}, inner, inner, inner)
+        | st.builds(lambda some: {"properties": some}, st.dictionaries(names, inner, min_size=1))
+        | st.builds(lambda one: {"patternProperties": {"x|y": one}}, inner)
+        | st.builds(lambda a, b: {**a, **b}, objects, objects)
+    )
+
+
 schemas = st.recursive(
     st.builds(lambda target: {"$ref": target}, targets)
-    | st.sampled_from([{}, False, {"type": "integer"}, {"required": ["x"]}, {"uniqueItems": True}, {"const": 1}]),
-    lambda inner: (
-        st.builds(lambda k, s: {k: s}, st.sampled_from(["anyOf", "allOf", "oneOf"]), st.lists(inner, min_size=1, max_size=3))
-        | st.builds(
-            lambda k, s: {k: s},
-            st.sampled_from(["not", "items", "contains", "additionalProperties", "unevaluatedProperties", "unevaluatedItems"]),
-            inner,
-        )
-        | st.builds(lambda a, b, c: {"if": a, "then": b, "else": c}, inner, inner, inner)
-        | st.builds(lambda s: {"properties": s}, st.dictionaries(names, inner, min_size=1))
-        | st.builds(lambda s: {"patternProperties": {"x|y": s}}, inner)
-        | st.builds(lambda a, b: {**a, **b}, inner.filter(lambda s: isinstance(s, dict)), inner.filter(lambda s: isinstance(s, dict)))
+    | st.sampled_from(
+        [{}, False, {"type": "integer"}, {"required": ["x"]}, {"uniqueItems": True}, {"const": 1}]
     ),
+    larger,
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 def deep(depth: int, width: int, *, as_list: bool, leaf: Any) -> Any:
@@ -258,7 +269,9 @@ values = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(schemas, schemas, schemas, schemas, st.lists(values, min_size=1, max_size=4))
 def test_any_schema_with_any_value_is_checked_within_the_bound(root, a, b, c, several):
     schema = {"$defs": {"a": a, "b": b, "c": c}, "allOf": [root]}
