@@ -35,6 +35,16 @@ from functory.triggers.patterns.formatting import format_value
 MAX_TEXT = 64 * 1024
 # JSON from a database is never deeper, and Python's stack can hold it.
 MAX_DEPTH = 100
+# Each filter can double a text: its quotes and backslashes are escaped again.
+MAX_FILTERS = 3
+# Characters that the values of one input may have: twice the largest data of an event or input that can be set.
+MAX_RENDERED = 32 * 1024 * 1024
+# Templates with more expressions, or more filters in one, are measured before they are rendered: a few characters that
+# insert the whole event, a thousand times, would fill the memory.
+_UNMEASURED_EXPRESSIONS = 16
+_UNMEASURED_FILTERS = 1
+# A control character is written as six.
+_ESCAPED = 6
 
 _MISSING = object()
 
@@ -78,12 +88,14 @@ class TemplateExpression:
 
     def evaluate(self, context: Mapping[str, Any]) -> Any:
         """Return the value. Raises TemplateError when the path has no value and there is no default."""
-        found: Any = self.operand
-        if isinstance(self.operand, ValuePath):
-            found = self._follow(self.operand, context)
+        found = self.value(context)
         for name in self.filters:
             found = _FILTERS[name](found)
         return found
+
+    def value(self, context: Mapping[str, Any]) -> Any:
+        """Return the value before the filters. Raises TemplateError as :meth:`evaluate` does."""
+        return self._follow(self.operand, context) if isinstance(self.operand, ValuePath) else self.operand
 
     def _follow(self, path: ValuePath, context: Mapping[str, Any]) -> Any:
         found: Any = context
@@ -118,19 +130,39 @@ class TemplateExpression:
 class Template:
     """A compiled template, made from ``source``. Immutable and safe to share between threads."""
 
-    __slots__ = ("_render", "source")
+    __slots__ = ("_measured", "_render", "source")
 
-    def __init__(self, source: Any, render: Renderer) -> None:
+    def __init__(self, source: Any, render: Renderer, expressions: Sequence[TemplateExpression]) -> None:
         self.source = source
         self._render = render
+        small = len(expressions) <= _UNMEASURED_EXPRESSIONS
+        small = small and all(len(one.filters) <= _UNMEASURED_FILTERS for one in expressions)
+        self._measured = () if small else tuple(expressions)
 
     def render(self, context: Mapping[str, Any]) -> Any:
         """Return the value of the template in ``context`` (name to JSON value).
 
         The result may share lists and objects with the context: treat both as unchangeable.
-        Raises TemplateError, naming the expression and where its path stopped.
+        Raises TemplateError, naming the expression and where its path stopped, or for an input of more than
+        ``MAX_RENDERED`` characters.
         """
+        if self._measured:
+            self._check_size(context)
         return self._render(context)
+
+    def _check_size(self, context: Mapping[str, Any]) -> None:
+        known: dict[int, int] = {}
+        characters = 0
+        for one in self._measured:
+            value = one.value(context)
+            growth = _ESCAPED * 2 ** (len(one.filters) - 1) if one.filters else 1
+            characters += growth * _size(value, known)
+            if characters > MAX_RENDERED:
+                raise TemplateError(
+                    f"the template would make an input of more than {MAX_RENDERED:,} characters for this event",
+                    f"its expressions insert large values again and again; the last one was {{{{ {one.source} }}}}",  # noqa: S608
+                    "insert a value once, or only the parts of it that the function needs",
+                )
 
 
 def compile_template(mapping: Any) -> Template:
@@ -139,15 +171,18 @@ def compile_template(mapping: Any) -> Template:
     Raises Invalid, naming the place in the template, what is wrong there and what to write.
     """
     budget = [MAX_TEXT]
-    return Template(mapping, _compile(mapping, "the template", budget, 0))
+    expressions: list[TemplateExpression] = []
+    return Template(mapping, _compile(mapping, "the template", budget, expressions, 0), expressions)
 
 
-def _compile(source: Any, place: str, budget: list[int], depth: int) -> Renderer:
+def _compile(
+    source: Any, place: str, budget: list[int], expressions: list[TemplateExpression], depth: int
+) -> Renderer:
     if depth > MAX_DEPTH:
         raise Invalid(f"{place[:200]}… is nested more than {MAX_DEPTH} deep", "", "write a flatter template")
     if isinstance(source, str):
         _spend(budget, source)
-        return _compile_text(source, place)
+        return _compile_text(source, place, expressions)
     if source is None or isinstance(source, bool | int | float):
         return partial(_constant, source)
     if isinstance(source, Mapping):
@@ -158,12 +193,15 @@ def _compile(source: Any, place: str, budget: list[int], depth: int) -> Renderer
                     f"{place} has a member name that is not text", repr(name)[:60], "quote the name"
                 )
             _spend(budget, name)
-            members.append((name, _compile(inner, f"{place}.{name}", budget, depth + 1)))
+            members.append((name, _compile(inner, f"{place}.{name}", budget, expressions, depth + 1)))
         return partial(_object, tuple(members))
     if isinstance(source, list | tuple):
         return partial(
             _list,
-            tuple(_compile(inner, f"{place}[{at}]", budget, depth + 1) for at, inner in enumerate(source)),
+            tuple(
+                _compile(inner, f"{place}[{at}]", budget, expressions, depth + 1)
+                for at, inner in enumerate(source)
+            ),
         )
     raise Invalid(f"{place} is not JSON", f"got a {type(source).__name__}", "write it as text or a number")
 
@@ -213,8 +251,9 @@ def has_default(expression: TemplateExpression) -> bool:
     return expression.default is not _MISSING
 
 
-def _compile_text(text: str, place: str) -> Renderer:
+def _compile_text(text: str, place: str, expressions: list[TemplateExpression]) -> Renderer:
     parts = parse_text(text, place)
+    expressions += [part for part in parts if isinstance(part, TemplateExpression)]
     if len(parts) == 1 and isinstance(parts[0], TemplateExpression):
         return parts[0].evaluate
     if all(isinstance(part, str) for part in parts):
@@ -251,6 +290,11 @@ class _Parser:
                 default = self.argument()
             elif name in _FILTERS:
                 filters.append(name)
+                if len(filters) > MAX_FILTERS:
+                    self.wrong(
+                        f"an expression has at most {MAX_FILTERS} filters",
+                        "write {{ path | json }}: once is enough",
+                    )
             else:
                 self.wrong(f'there is no filter "{name}"', "use default(...), json or string")
             self.space()
@@ -370,6 +414,19 @@ def _string(value: Any) -> str:
 
 
 _FILTERS: dict[str, Callable[[Any], str]] = {"json": _text, "string": _string}
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return about the number of characters of a JSON value. ``known``: the sizes of objects and lists by their id."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if not isinstance(value, Mapping | list | tuple):
+        return 8
+    size = known.get(id(value))
+    if size is None:
+        parts = [*value, *value.values()] if isinstance(value, Mapping) else value
+        size = known[id(value)] = 2 + sum(_size(part, known) for part in parts)
+    return size
 
 
 def _names(found: Mapping[str, Any]) -> str:

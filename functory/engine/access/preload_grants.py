@@ -37,7 +37,7 @@ def _modules(text: str) -> tuple[str, ...]:
     statement = text if text.startswith(("import ", "from ")) else f"import {text}"
     try:
         nodes = ast.parse(statement).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         # It fails when the function runs, with Python's own error.
         return ()
     found: list[str] = []

@@ -232,6 +232,8 @@ def version_content(
             "imports": list(parsed.imports),
         }
         if signature is not None:
+            json_schema.check_cost(signature.input_schema, "input, made of the type hints,")
+            json_schema.check_cost(signature.output_schema, "output, made of the type hints,")
             found |= {"input_schema": signature.input_schema, "output_schema": signature.output_schema}
             text["warnings"] = list(signature.problems)
         elif same is not None:

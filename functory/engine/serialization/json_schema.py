@@ -2,6 +2,10 @@
 
 Checked with jsonschema-rs. Remote references are refused: a schema comes from outside, and the
 validator would otherwise fetch ``http:`` and read ``file:`` references while compiling.
+
+The work of a check is bounded (see :mod:`~functory.engine.serialization.schema_cost`): a schema that could be too
+costly is refused where it is saved, and a value for which a check could be too costly does not fit. Only what does not
+fit has its faults collected, and only where there cannot be many: that takes far more time and memory than the check.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import jsonschema_rs
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
+from functory.engine.serialization.schema_cost import MAX_WORK, SchemaCost
 
 # The type names of annotations that BabyAGI-style parameter lists use.
 TYPES = {
@@ -26,6 +31,13 @@ TYPES = {
 
 # Faults of one value that an error names.
 MAX_FAULTS = 10
+# Faults that may be collected to name the first ones: 35 MB and 0.2 s.
+_MAX_COLLECTED = 5_000
+# Looks at parts of a value to find the first fault alone.
+_MAX_LOOKS = 5_000_000
+# Memory of one compiled regular expression, of all of a schema, and the steps that one with look-around may go back.
+_PATTERN_BYTES, _ALL_PATTERN_BYTES = 32 << 10, 8 << 20
+_MAX_BACKTRACKING = 10_000
 
 
 def from_parameters(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -63,8 +75,14 @@ def parse_declared(value: Any, what: str) -> dict[str, Any] | None:
     if not isinstance(value, Mapping | bool):
         raise Invalid(f"wrong {what}", f"a JSON Schema is an object, got {type(value).__name__}")
     schema = dict(value) if isinstance(value, Mapping) else {"not": {}} if value is False else {}
-    _validator(json_codec.dumps(schema), what)
+    _compiled(json_codec.dumps(schema), what)
     return schema
+
+
+def check_cost(schema: Mapping[str, Any] | None, what: str) -> None:
+    """Raise :class:`Invalid` for a schema whose check could be too costly. It is not compiled."""
+    if schema is not None:
+        SchemaCost(json_codec.loads(json_codec.dumps(schema)), what)
 
 
 def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
@@ -75,6 +93,13 @@ def check(schema: Mapping[str, Any] | None, value: Any, what: str) -> None:
     if schema is None:
         return
     found = faults(schema, value, what)
+    if found and found[0].keyword == TOO_COSTLY:
+        raise SchemaMismatch(
+            f"the {what} cannot be checked by its schema",
+            found[0].message,
+            "pass a smaller or flatter value, or save a simpler schema",
+            places=_pointers(found),
+        )
     if found:
         texts = [f"{_place(fault)}{fault.message}" for fault in found]
         raise SchemaMismatch(
@@ -123,22 +148,55 @@ class Fault:
     names: tuple[str, ...] = ()
 
 
+# The keyword of a fault that stands for a check that was not made, and of one for faults that were not collected.
+TOO_COSTLY = "too costly"
+NOT_LISTED = "not listed"
+
+
 def faults(schema: Mapping[str, Any], value: Any, what: str) -> list[Fault]:
-    """Return the first faults of a value. Raises :class:`Invalid` for a schema that is none."""
-    found = []
-    for error in itertools.islice(_validator(json_codec.dumps(schema), what).iter_errors(value), MAX_FAULTS):
-        keyword = error.kind.name
-        names = (error.kind.property,) if keyword == "required" else getattr(error.kind, "unexpected", ())
-        found.append(
-            Fault(
-                tuple(error.instance_path),
-                keyword,
-                error.message[:300],
-                tuple(error.schema_path),
-                tuple(names),
-            )
-        )
-    return found
+    """Return the first faults of a value. Raises :class:`Invalid` for a schema that is none, or is too costly.
+
+    A value whose check could be too costly has one fault with the keyword :data:`TOO_COSTLY`. One whose faults could
+    be too many has the first one, or one with the keyword :data:`NOT_LISTED`.
+    """
+    compiled = _compiled(json_codec.dumps(schema), what)
+    measured = None
+    if not compiled.cost.is_flat:
+        measured = compiled.cost.measure(value)
+        if measured is None or measured.work > MAX_WORK:
+            why = "the check could take more than half a second: its schema looks too often at the same part of it"
+            return [Fault((), TOO_COSTLY, why, ())]
+    if compiled.validator.is_valid(value):
+        return []
+    measured = measured or compiled.cost.measure(value)
+    if measured is not None and measured.errors <= _MAX_COLLECTED:
+        found = itertools.islice(compiled.validator.iter_errors(value), MAX_FAULTS)
+    elif (compiled.cost.is_flat and not compiled.cost.has_branches) or (
+        measured is not None and measured.branch_errors <= _MAX_COLLECTED and measured.errors <= _MAX_LOOKS
+    ):
+        found = _first_error(compiled.validator, value)
+    else:
+        found = ()
+    return [_fault(error) for error in found] or [
+        Fault((), NOT_LISTED, "it does not fit; the places are not listed, for there could be too many", ())
+    ]
+
+
+def _first_error(validator: Any, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
+
+
+def _fault(error: jsonschema_rs.ValidationError) -> Fault:
+    keyword = error.kind.name
+    # Each kind of error has attributes of its own.
+    kind: Any = error.kind
+    names = (kind.property,) if keyword == "required" else getattr(kind, "unexpected", ())
+    return Fault(
+        tuple(error.instance_path), keyword, error.message[:300], tuple(error.schema_path), tuple(names)
+    )
 
 
 def shape_text(schema: Mapping[str, Any]) -> str:
@@ -159,15 +217,28 @@ def _type(schema: Any) -> str:
     return kind if isinstance(kind, str) else "|".join(kind)
 
 
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    validator: Any
+    cost: SchemaCost
+
+
 @functools.lru_cache(maxsize=1024)
-def _validator(text: str, what: str) -> Any:
+def _compiled(text: str, what: str) -> _Compiled:
+    schema = json_codec.loads(text)
+    cost = SchemaCost(schema, what)
+    options = jsonschema_rs.FancyRegexOptions(
+        size_limit=max(_PATTERN_BYTES, _ALL_PATTERN_BYTES // max(cost.patterns, 1)),
+        backtrack_limit=_MAX_BACKTRACKING,
+    )
     try:
-        return jsonschema_rs.validator_for(json_codec.loads(text), retriever=_refuse)
+        validator = jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=options)
     except Exception as error:
         reason = str(error).split("\n")[0][:300]
         raise Invalid(
             f"the schema of the {what} is wrong", reason, "see json-schema.org; remote references are refused"
         ) from None
+    return _Compiled(validator, cost)
 
 
 def _refuse(uri: str) -> Any:

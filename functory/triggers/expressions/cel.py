@@ -17,6 +17,7 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from typing import Any
 
 from functory.engine.errors import Invalid
@@ -32,6 +33,8 @@ MAX_WORK = 200_000_000
 VALUE_COST = 16
 # The integers that the library holds: int64 and uint64.
 INTEGERS = range(-(2**63), 2**64)
+# The most repetitions in a regular expression: {5}, {2,5}, {5,}.
+_REPETITION = re.compile(r"\{(?:\d{1,9},)?(\d{1,9}),?\}")
 
 
 class EvaluationError(Exception):
@@ -46,7 +49,7 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
 
-    __slots__ = ("_expression", "_read", "_shape", "kind", "names", "paths", "syntax", "text", "what")
+    __slots__ = ("_expression", "_read", "_shape", "_states", "kind", "names", "paths", "syntax", "text", "what")
 
     def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, syntax: bytes) -> None:
         self.text = text
@@ -55,6 +58,7 @@ class Expression:
         self.kind: str = expression.return_type().name()
         self._expression = expression
         self._shape: Shape = read_shape(syntax)
+        self._states = _count_states(text)
         self.paths: tuple[ExpressionPath, ...] = read_paths(syntax)
         self._read: ReadMembers = read_members(self.paths)
         self.syntax = syntax
@@ -69,7 +73,7 @@ class Expression:
         try:
             measure = Measure()
             taken = measure.take(variables, self._read)
-            work = self._shape.work(measure.size, measure.longest)
+            work = self._shape.work(measure.size, measure.longest) + self._states * measure.size
             if work > MAX_WORK:
                 raise EvaluationError(
                     f"{self.what} might look at {work:,} characters for this event (limit {MAX_WORK:,}); "
@@ -94,6 +98,13 @@ class Expression:
         if "Key not found" in problem:
             problem += "; test with has(...) first"
         return EvaluationError(problem)
+
+
+def _count_states(text: str) -> int:
+    """Return how often a regular expression of ``matches`` may look at one character: its repetitions, multiplied."""
+    return sum(
+        prod(int(number) for number in _REPETITION.findall(literal)) for literal in text.split("matches(")[1:]
+    )
 
 
 # Whether the library's objects may be shared between threads is not documented. It holds Python's global lock

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import re2
+import structlog
 
 from functory.engine.errors import Invalid
 from functory.engine.names import NAME
@@ -18,6 +19,10 @@ from functory.triggers.patterns import compile_pattern
 
 MAX_PATTERNS = 50
 MAX_EXPRESSION = 2000
+# RE2 looks at each character once, with up to all instructions of the expression: three seconds for one output.
+MAX_STEPS = 1_000_000_000
+
+log_ = structlog.get_logger("functory.output_patterns")
 
 
 class OutputMatcher:
@@ -41,15 +46,35 @@ class OutputMatcher:
         return dict(patterns)
 
     def match(self, patterns: Mapping[str, Any], output: Any) -> list[tuple[str, dict[str, Any]]]:
-        """The patterns that ``output`` matches, each with its named groups."""
+        """The patterns that ``output`` matches, each with its named groups.
+
+        Expressions that would need more than ``MAX_STEPS`` steps together are left out, and logged.
+        """
         found: list[tuple[str, dict[str, Any]]] = []
+        left_out: list[str] = []
+        steps = 0
         for name, pattern in patterns.items():
             if isinstance(pattern, str):
-                hit = _expression(pattern).search(_text(output)) if isinstance(output, str) else None
+                if not isinstance(output, str):
+                    continue
+                expression = _expression(pattern)
+                needed = expression.programsize * len(output)
+                if steps + needed > MAX_STEPS:
+                    left_out.append(name)
+                    continue
+                steps += needed
+                hit = expression.search(_text(output))
                 if hit is not None:
                     found.append((name, hit.groupdict()))
             elif isinstance(output, Mapping) and compile_pattern(pattern).matches(output):
                 found.append((name, {}))
+        if left_out:
+            log_.warning(
+                "output patterns not searched: the text is too long for them",
+                patterns=left_out,
+                characters=len(output),
+                limit=f"{MAX_STEPS:,} characters times instructions of the expressions",
+            )
         return found
 
 

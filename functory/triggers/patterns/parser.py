@@ -19,6 +19,8 @@ from functory.triggers.patterns.predicates import Predicate, is_exact_double, pr
 
 # EventBridge's own limit on the branches of one rule.
 MAX_BRANCHES = 1000
+# Wildcards of one pattern: less than a second for a text of a megabyte.
+MAX_WILDCARDS = 200
 # event-ruler's limit on the paths of one branch.
 MAX_PATHS = 256
 # Objects in objects. No event that we store nests deeper in a way that a pattern would name.
@@ -58,7 +60,24 @@ Branches = list[dict[str, Leaf]]
 def parse(pattern: Any) -> Parsed:
     """Parse a whole pattern. Raises Invalid with the place in the pattern, and the correction."""
     warnings: list[str] = []
-    return Parsed(_object(pattern, (), "", [{}], warnings), warnings)
+    parsed = Parsed(_object(pattern, (), "", [{}], warnings), warnings)
+    wildcards = sum(
+        map(
+            _count_wildcards,
+            {one for branch in parsed.branches for leaf in branch.values() for one in leaf.predicates},
+        )
+    )
+    if wildcards > MAX_WILDCARDS:
+        raise _wrong(
+            (),
+            f"it has {wildcards:,} wildcards; each is searched in the whole of a text, and {MAX_WILDCARDS} are taken",
+            "use prefix or suffix where they say the same, or split the trigger",
+        )
+    return parsed
+
+
+def _count_wildcards(one: Predicate) -> int:
+    return {"wildcard": 1, "anything-but-wildcard": len(one.operands)}.get(one.kind, 0)
 
 
 def _object(source: Any, place: Place, prefix: str, branches: Branches, warnings: list[str]) -> Branches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,11 @@ from functory.engine.errors import Invalid
 from functory.engine.names import check_name
 
 MAX_BYTES = 1_048_576
+# Words and signs of a source. A megabyte of code that people write has about 200,000; a tree of a million takes a
+# gigabyte.
+MAX_TOKENS = 300_000
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,12 @@ def parse(text: str, name: str | None = None) -> Source:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise Invalid(
             "the source is too large", f"at most {MAX_BYTES} bytes are stored", "split it into dependencies"
+        )
+    if len(text) > MAX_TOKENS and sum(1 for _ in _TOKEN.finditer(text)) > MAX_TOKENS:
+        raise Invalid(
+            "the source is too large",
+            f"at most {MAX_TOKENS:,} words and signs are taken",
+            "keep data in a file, a secret or the state, or split the source into dependencies",
         )
     module = parse_tree(text)
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
