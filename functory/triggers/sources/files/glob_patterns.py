@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from functory.engine.errors import Invalid
+
 # Temporary files of editors, browsers and version control, and Functory's own home.
 DEFAULT_IGNORE = (
     "**/.git/**", "**/.functory/**", "**/__pycache__/**",
@@ -41,6 +43,32 @@ class GlobFilter:
         """True if the watch includes no file below the folder."""
         parts = folder.split("/")
         return any(glob.matches_all_below(parts) for glob in self._ignore)
+
+
+def check(pattern: str) -> None:
+    """Refuse what a shell or git reads in another way, and what no path below the root is. Raises :class:`Invalid`.
+
+    Such a pattern would match no file, or another one, without a word.
+    """
+    braces = re.search(r"(?<!\[)\{([^{}]*,[^{}]*)\}", pattern)
+    if braces is not None:
+        each = [pattern[: braces.start()] + one + pattern[braces.end() :] for one in braces[1].split(",")]
+        why, instead = (
+            "braces are no alternatives; each alternative is a pattern",
+            f"{' and '.join(each)}; [{{] is a brace",
+        )
+    elif pattern.startswith("!"):
+        why, instead = (
+            "! does not turn a pattern round",
+            f"ignore {pattern[1:]}; [!…] begins a set of other characters",
+        )
+    elif "." in pattern.split("/"):
+        why, instead = "a path below the watched folder has no part .", pattern.replace("./", "")
+    elif pattern.endswith("/"):
+        why, instead = "a pattern is of files, and this one ends with a slash", f"{pattern}**"
+    else:
+        return
+    raise Invalid(f"wrong pattern {pattern[:80]!r}", why, instead)
 
 
 class _Glob:
