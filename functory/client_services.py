@@ -30,6 +30,7 @@ from functory.engine.telemetry import log_config
 from functory.engine.triggers.kill_switch import Switches
 from functory.engine.triggers.store import Triggers
 from functory.engine.triggers.suppressions import Suppressions
+from functory.os_user import os_user
 from functory.triggers.sources.registry import Registry
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ClientServices:
         # A plain script, or an application with a logging of its own: messages must not mix with what it prints.
         log_config.warn_on_stderr()
         self.settings = settings or load_settings()
-        self.author = author or _whoami()
+        self.author = author or os_user()
         if create and self.settings.database.startswith("sqlite"):
             private_files.make_home(self.settings.home)
         private_files.mend(self.settings)
@@ -400,7 +401,3 @@ class ClientServices:
         if "runner" in self.__dict__:
             self.runner.close()
         self.database.close()
-
-
-def _whoami() -> str:
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from functory.api.bounded_connection import ConnectionLimits
 from functory.engine.errors import Conflict, Unavailable
+from functory.engine.http_addresses import http_url
 
 if TYPE_CHECKING:
     from functory.api.stream.feed import Feed
@@ -72,8 +73,7 @@ class Server:
                 error.strerror or str(error),
                 "end the program that uses it, or choose another one with FUNCTORY_PORT or --port",
             ) from None
-        shown = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.url = http_url(self._host, self._socket.getsockname()[1])
         self._thread = threading.Thread(
             target=self._uvicorn.run, args=([self._socket],), name="functory-http", daemon=True
         )

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from functory.cli import command_index
-from functory.terminal import errors
+from functory.terminal import errors, output_encoding
 
 # Typer does not export its parser's classes; BadParameter is public and derives from them.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -106,6 +106,7 @@ def _check_place(arguments: Sequence[str]) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line. Returns its exit status; prints errors to stderr."""
+    output_encoding.never_fail()
     command = typer.main.get_command(app)
     try:
         _check_place(arguments)

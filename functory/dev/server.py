@@ -18,6 +18,7 @@ from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.dev.event_feed import EventFeed
+from functory.engine import sqlite_urls
 from functory.engine.access.logins import login_address
 from functory.engine.database import sqlite_files
 from functory.engine.errors import Invalid
@@ -51,13 +52,13 @@ def dev_settings(settings: Settings, port: int | None) -> Settings:
 
 def reset(settings: Settings, *, confirmed: bool) -> None:
     """Delete the data file after a confirmation. Raises :class:`Invalid` without one."""
-    if not settings.database.startswith("sqlite"):
+    file = sqlite_urls.path_of(settings.database)
+    if file is None:
         raise Invalid(
             "only a data file can be reset",
-            "FUNCTORY_DATABASE_URL names a server",
+            "FUNCTORY_DATABASE_URL names none",
             "empty that database yourself",
         )
-    file = data_file(settings)
     if not file.exists() and sqlite_files.orphaned_log(file) is None:
         return
     if not confirmed:
@@ -71,11 +72,6 @@ def reset(settings: Settings, *, confirmed: bool) -> None:
     # The write-ahead log first: left alone it would belong to no database.
     for name in (f"{file}-wal", f"{file}-shm", str(file)):
         Path(name).unlink(missing_ok=True)
-
-
-def data_file(settings: Settings) -> Path:
-    """The SQLite file of these settings."""
-    return Path(settings.database.split(":///", 1)[1].split("?")[0])
 
 
 def run(settings: Settings, *, quiet: bool) -> int:
@@ -127,18 +123,18 @@ def print_line(line: str) -> None:
 def _banner(functory: Functory, url: str, metrics: str, link: str | None) -> list[str]:
     settings = functory.settings
     functions, triggers = len(functory.functions.list()), functory.triggers.count()
-    sqlite = settings.database.startswith("sqlite")
-    data = _relative_path(data_file(settings)) if sqlite else functory.database.name
+    file = functory.database.file
+    data = functory.database.name if file is None else _relative_path(file)
     tier = "OFF" if functory.runner.tier == "none" else f"tier {functory.runner.tier}"
     rows = [
         ("API", url, "health /healthz /readyz"),
         *([("Log in", link, "")] if link else []),
         ("Metrics", metrics, ""),
-        ("Data", data, "functory dev --reset to start anew" if sqlite else ""),
+        ("Data", data, "functory dev --reset to start anew" if file is not None else ""),
         ("Stored", f"{count_of(functions, 'function')}, {count_of(triggers, 'trigger')}", ""),
         ("Worker", f"{settings.worker_slots} slots", f"sandbox: {tier}"),
     ]
-    kind = "SQLite" if sqlite else "PostgreSQL"
+    kind = "PostgreSQL" if file is None else "SQLite"
     lines = [
         "",
         f"  functory {__version__}   dev    NOT FOR PRODUCTION: one owner, {kind}, in-memory broker",

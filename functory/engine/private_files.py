@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 
@@ -103,11 +104,9 @@ def _wanted_modes(settings: Settings) -> Iterator[tuple[Path, int]]:
         path = home / name
         if _is_our_file(name) and not path.is_symlink():
             yield path, FILE_MODE
-    kind, _, name = settings.database.partition(":///")
-    if kind == "sqlite" and name:
-        file = Path(name.split("?")[0])
-        if file.parent.absolute() != home.absolute():
-            yield from ((file.with_name(file.name + suffix), FILE_MODE) for suffix in _SUFFIXES)
+    file = sqlite_urls.path_of(settings.database)
+    if file is not None and file.parent.absolute() != home.absolute():
+        yield from ((file.with_name(file.name + suffix), FILE_MODE) for suffix in _SUFFIXES)
 
 
 def _is_own_folder(home: Path) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic_settings import TomlConfigSettingsSource
 
+from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.settings_file import SETTINGS_FILE, VARIABLE, own_above, settings_file
 
 _PATHS = ("home", "secret_key_file")
-_SQLITE = "sqlite:///"
 
 
 def check_named_file() -> None:
@@ -60,8 +60,7 @@ class ProjectFile(TomlConfigSettingsSource):
             if isinstance(given := read.get(name), str):
                 read[name] = str(folder / given)
         url = read.get("database_url")
-        if isinstance(url, str) and url.startswith(_SQLITE):
-            place = url.removeprefix(_SQLITE)
-            if place and not place.startswith((":memory:", "file:")):
-                read["database_url"] = f"{_SQLITE}{folder / place}"
+        # One with a query is refused as it was written.
+        if isinstance(url, str) and "?" not in url and (place := sqlite_urls.path_of(url)) is not None:
+            read["database_url"] = sqlite_urls.url_of(folder / place)
         return read

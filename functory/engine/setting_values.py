@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.secret_files import NAMES, variable
 
@@ -36,6 +37,8 @@ def check_url(url: str, known: tuple[str, ...], what: str) -> None:
         raise ValueError(f"it is not a URL; it begins with one of {shown}")
     if scheme.split("+")[0] not in known:
         raise ValueError(f"unknown {what} {scheme!r}; use one of {shown}")
+    if scheme.split("+")[0] == "sqlite":
+        return sqlite_urls.check(sqlalchemy_url(url))
     try:
         # A broker's URL may name several servers, separated by semicolons.
         for one in url.split(";") if what == "broker" else (url,):

@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.project_folder import ProjectFile, check_named_file, nearest_home
 from functory.engine.secret_files import SecretFiles, named_files, variable
@@ -482,7 +483,7 @@ class Settings(BaseSettings):
     def database(self) -> str:
         """The database's URL in SQLAlchemy's spelling. Holds a password: never print it."""
         if self.database_url is None:
-            return f"sqlite:///{(self.home / 'functory.db').absolute()}"
+            return sqlite_urls.url_of(self.home / "functory.db")
         return sqlalchemy_url(self.database_url.get_secret_value())
 
     @cached_property

@@ -27,6 +27,7 @@ from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
 from functory.engine.events import exchange
+from functory.engine.http_addresses import http_url
 from functory.engine.maintenance import trace_export
 from functory.engine.maintenance.pool_gauges import PoolGauges
 from functory.engine.maintenance.state_metrics import StateMetrics
@@ -188,7 +189,7 @@ def serve_metrics(settings: Settings) -> Iterator[str | None]:
             "set FUNCTORY_METRICS_PORT to a free one, or to 0",
         ) from None
     try:
-        yield f"http://{settings.metrics_host}:{port}/metrics"
+        yield f"{http_url(settings.metrics_host, port)}/metrics"
     finally:
         stop()
 

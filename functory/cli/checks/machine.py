@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib.util
 import os
 import shlex
@@ -15,6 +14,7 @@ from typing import Any
 from functory.cli.checks.finding import Finding, failed
 from functory.cli.checks.installation import Installation
 from functory.engine.extras import install_command
+from functory.os_user import os_user
 
 # Below this much free space a warning; SQLite and PostgreSQL both fail badly on a full disk.
 MIN_FREE_BYTES = 1_000_000_000
@@ -87,7 +87,7 @@ def files(installation: Installation) -> list[Finding]:
     from functory.engine import private_files
 
     settings = installation.settings
-    user = getpass.getuser()
+    user = os_user()
     found = [
         Finding(
             "files",

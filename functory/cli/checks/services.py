@@ -8,6 +8,7 @@ import http.client
 
 from functory.cli.checks.finding import Finding
 from functory.cli.checks.installation import Installation
+from functory.engine.http_addresses import http_url
 from functory.engine.setting_display import mask_url
 
 # A role on the same machine or in the same network answers in milliseconds.
@@ -53,7 +54,7 @@ def metrics(installation: Installation) -> list[Finding]:
     if port == 0:
         return [Finding("metrics", "ok", "on a free port, which a role prints when it is ready")]
     host = _ANY.get(settings.metrics_host, settings.metrics_host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+    url = f"{http_url(host, port)}/metrics"
     connection = http.client.HTTPConnection(host, port, timeout=METRICS_SECONDS)
     try:
         connection.request("GET", "/metrics")

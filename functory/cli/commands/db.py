@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 import time
 from collections import Counter
@@ -121,6 +120,7 @@ def restore(
     """Restore the database from a backup, ready to continue. Exit status 1 when an invariant is violated."""
     from functory.engine.maintenance.backup import restore as backup_restore
     from functory.engine.settings import load_settings
+    from functory.os_user import os_user
 
     settings = load_settings() if into is None else load_settings(database_url=into)
     with _open_database(settings, create=True) as database:
@@ -133,7 +133,7 @@ def restore(
                 file,
                 replace=replace,
                 force=force,
-                author=getpass.getuser(),
+                author=os_user(),
                 progress=progress,
             )
         name = database.name

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid, Refused
 from functory.engine.secret_files import named_files
 from functory.engine.settings import Settings
@@ -78,8 +79,8 @@ class ProtectedPaths:
         own = [settings.home, settings_file(), *named_files().values()]
         if settings.secret_key_file is not None:
             own.append(settings.secret_key_file)
-        if settings.database.startswith("sqlite:///"):
-            own.append(Path(settings.database.removeprefix("sqlite:///").split("?")[0]))
+        if (file := sqlite_urls.path_of(settings.database)) is not None:
+            own.append(file)
         self._own = _spellings(own)
         self._code = _spellings([Path(__file__).parents[3], Path(sys.prefix), Path(sys.base_prefix)])
 

@@ -23,14 +23,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event as hooks
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
-from functory.engine import extras
+from functory.engine import extras, sqlite_urls
 from functory.engine.database import clock as clocks
 from functory.engine.database import sqlite_connections
 from functory.engine.database.clock_offset import StoredOffset
@@ -77,6 +76,10 @@ class Database:
         self.dialect = self._url.get_backend_name()
         # The URL without its password.
         self.name = self._url.render_as_string(hide_password=True)
+        # The file of a SQLite database; None for one in memory or on a server.
+        self.file = sqlite_urls.path_of(url)
+        if self.file is not None:
+            self._url = self._url.set(database=str(self.file))
         self._driver_errors = DriverErrorTranslation(self.name, self.file)
         self._file = DatabaseFile(self.file) if self.file is not None else None
         # Called with the error when the file of a SQLite database was deleted or replaced under this process.
@@ -120,15 +123,6 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.name!r})"
-
-    @property
-    def file(self) -> Path | None:
-        """The file of a SQLite database; None for one in memory or on a server."""
-        name = self._url.database
-        # A name with options ("file:…?mode=ro") is SQLite's own affair.
-        if self.dialect != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
-            return None
-        return Path(name)
 
     def connection_parameters(self) -> dict[str, Any]:
         """Return the driver's connection parameters, for another program. They contain the password: never print

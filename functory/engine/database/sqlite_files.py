@@ -43,8 +43,9 @@ class DatabaseFile:
     def connect(self, *_: Any, **options: Any) -> sqlite3.Connection:
         """Open a connection, as the driver's own function does. It never makes a file."""
         self.check()
-        name = urllib.parse.quote(os.fspath(self._path.absolute()))
-        return sqlite3.connect(f"file:{name}?mode=rw", uri=True, **options)
+        name = urllib.parse.quote_from_bytes(os.fsencode(self._path.absolute()))
+        # With an empty host: a path may begin with two slashes.
+        return sqlite3.connect(f"file://{name}?mode=rw", uri=True, **options)
 
     def check(self) -> None:
         """Raise :class:`DatabaseLost` when the file at the path is not the one that was opened."""

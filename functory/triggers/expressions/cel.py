@@ -49,7 +49,18 @@ class EvaluationError(Exception):
 class Expression:
     """A compiled expression over named JSON values. Immutable; may be evaluated from any thread."""
 
-    __slots__ = ("_expression", "_read", "_shape", "_states", "kind", "names", "paths", "syntax", "text", "what")
+    __slots__ = (
+        "_expression",
+        "_read",
+        "_shape",
+        "_states",
+        "kind",
+        "names",
+        "paths",
+        "syntax",
+        "text",
+        "what",
+    )
 
     def __init__(self, text: str, what: str, names: tuple[str, ...], expression: Any, syntax: bytes) -> None:
         self.text = text

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from functory.engine.errors import Invalid
 from functory.engine.events.event_types import DATA_FIELDS
-from functory.engine.events.store import RESERVED
+from functory.engine.events.store import RESERVED, TYPE
 from functory.engine.functions import dependencies
 from functory.triggers.definition import EVENT_TYPES, CompiledTrigger
 from functory.triggers.patterns import Pattern
@@ -117,9 +117,17 @@ def _path_problems(
 
 
 def _type_problems(place: str, pattern: Pattern, around: Surroundings) -> Iterator[Problem]:
-    """Types that are not the engine's, of which no event is stored, and that are like a known one."""
+    """Types that no event can have, and types that are like a known one and of which no event is stored."""
     for type_ in sorted({kind.type for kind in kinds_of(pattern) if kind.type is not None}):
         if type_ in DATA_FIELDS or around.was_seen(type_):
+            continue
+        if TYPE.fullmatch(type_) is None:
+            yield Problem(
+                f"{place} lists the type {type_!r}, which no event can have",
+                "a type is words of letters, digits, _ and -, joined with dots; each character stands for itself",
+                f'"type": [{{"wildcard": "{type_}"}}]' if "*" in type_ else "",
+                certain=True,
+            )
             continue
         reserved = type_.split(".")[0] in RESERVED
         # Types of a user's own are often alike (order.paid, order.placed): one or two wrong characters are a mistake.

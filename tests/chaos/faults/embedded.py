@@ -9,7 +9,7 @@ import contextlib
 import re
 import sqlite3
 
-from functory.dev.server import data_file
+from functory.engine import sqlite_urls
 from tests.chaos.deployment import kill_tree
 from tests.chaos.fault import Chaos, Impossible, fault
 from tests.chaos.outcome_counts import Counts
@@ -27,7 +27,8 @@ STEP_SECONDS = 60
 
 def whole(chaos: Chaos) -> list[str]:
     """The problems that SQLite finds in the file now."""
-    file = data_file(chaos.settings)
+    file = sqlite_urls.path_of(chaos.settings.database)
+    assert file is not None
     with contextlib.closing(sqlite3.connect(file, timeout=60)) as connection:
         said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
         said += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]

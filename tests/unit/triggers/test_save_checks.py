@@ -55,6 +55,13 @@ def refusal(*functions: dict[str, Any], **fields: Any) -> str:
     return str(refused.value)
 
 
+@pytest.mark.parametrize("type_", ["order.*", "order%", "Order ", "order.", "ordér", "order.{a,b}"])
+def test_a_type_that_no_event_can_have_is_refused(type_):
+    said = refusal(on={"type": [type_, "order.shipped"]})
+    assert f"the pattern lists the type {type_!r}, which no event can have" in said
+    assert ('{"wildcard": "order.*"}' in said) is ("*" in type_)
+
+
 class TestInput:
     TOTAL = function("work", {"total": {"type": "integer"}, "note?": {"type": "string"}})
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(help="Name of the trigger.", show_default=False)]
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
 
 def promote(name: Name) -> None:
     """Enable a trigger that is in shadow mode: it fires instead of recording only."""
@@ -237,8 +235,10 @@ def backtest(
     json: AsJson = False,
 ) -> None:
     """Test a trigger on the stored events: what would it have done? Nothing is started."""
+    from functory.engine.serialization import durations
+
     with session.engine() as engine:
-        start = engine.now() - timedelta(seconds=_parse_seconds(since))
+        start = engine.now() - timedelta(seconds=durations.parse(since, "--since"))
         draft = values.read_json_object(f"@{what}", "the draft") if Path(what).is_file() else None
         name = str(draft.pop("name", Path(what).stem)) if draft is not None else what
         with _progress(engine.events.count(start), json) as tell:
@@ -308,17 +308,6 @@ def _progress(total: int | None, quiet: bool) -> Any:
             yield lambda done: progress.update(task, completed=done)
 
     return bar()
-
-
-def _parse_seconds(text: str) -> float:
-    from functory.engine.errors import Invalid
-
-    number, unit = text[:-1], text[-1:]
-    if unit not in UNITS or not number.isdigit():
-        raise Invalid(
-            f"{text!r} is not a duration", "a duration is a number and one of s, m, h, d, w", "--since 30d"
-        )
-    return int(number) * UNITS[unit]
 
 
 def _print_graph(out: CommandOutput, found: Graph) -> None:

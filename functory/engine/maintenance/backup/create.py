@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine import private_files
+from functory.engine import private_files, sqlite_urls
 from functory.engine.database import migrations, partitions
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.former_tables import FORMER_TABLES
@@ -121,7 +121,7 @@ def _sqlite(
                     pages=PAGES,
                     progress=lambda _, left, total: progress("copying", (total - left) * size, total * size),
                 )
-        copied = Database(f"sqlite:///{copy}", clock=database.clock)
+        copied = Database(sqlite_urls.url_of(copy), clock=database.clock)
         try:
             with copied.read() as tx:
                 rows = row_counts(tx)

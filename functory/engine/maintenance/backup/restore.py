@@ -23,6 +23,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from functory.engine import sqlite_urls
 from functory.engine.agents import call_queue
 from functory.engine.database import audit, migrations
 from functory.engine.database.connection import Database, Tx
@@ -196,7 +197,7 @@ def _sqlite(
         _remove(fresh)
         progress("unpacking", 0, None)
         unpack(path, manifest, fresh)
-        made = Database(f"sqlite:///{fresh}", clock=database.clock, new_id=database.new_id)
+        made = Database(sqlite_urls.url_of(fresh), clock=database.clock, new_id=database.new_id)
         try:
             done = _finish(made, settings, path, manifest, author, progress, tokens)
         finally:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from functory.engine.errors import Invalid
+
 # Those of the default list are among them.
 MAX_PATTERNS = 200
 MAX_PATTERN_LENGTH = 1024
@@ -62,6 +64,32 @@ class _Globs:
 
     def _below(self, parts: Sequence[str]) -> bool:
         return any(map(self._folder.match, parts))
+
+
+def check(pattern: str) -> None:
+    """Refuse what a shell or git reads in another way, and what no path below the root is. Raises :class:`Invalid`.
+
+    Such a pattern would match no file, or another one, without a word.
+    """
+    braces = re.search(r"(?<!\[)\{([^{}]*,[^{}]*)\}", pattern)
+    if braces is not None:
+        each = [pattern[: braces.start()] + one + pattern[braces.end() :] for one in braces[1].split(",")]
+        why, instead = (
+            "braces are no alternatives; each alternative is a pattern",
+            f"{' and '.join(each)}; [{{] is a brace",
+        )
+    elif pattern.startswith("!"):
+        why, instead = (
+            "! does not turn a pattern round",
+            f"ignore {pattern[1:]}; [!…] begins a set of other characters",
+        )
+    elif "." in pattern.split("/"):
+        why, instead = "a path below the watched folder has no part .", pattern.replace("./", "")
+    elif pattern.endswith("/"):
+        why, instead = "a pattern is of files, and this one ends with a slash", f"{pattern}**"
+    else:
+        return
+    raise Invalid(f"wrong pattern {pattern[:80]!r}", why, instead)
 
 
 class _Glob:

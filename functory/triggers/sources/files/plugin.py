@@ -10,6 +10,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.sources import file_watches
 from functory.triggers.sources import plugin
+from functory.triggers.sources.files import glob_patterns
 from functory.triggers.sources.files.change_detection import TYPES
 from functory.triggers.sources.files.config import FileWatchConfig
 from functory.triggers.sources.files.watcher import FileWatcher, WatchLimits
@@ -26,7 +27,11 @@ class FileSource(plugin.SourcePlugin):
     limits: ClassVar[WatchLimits] = WatchLimits()
 
     def check(self, config: FileWatchConfig) -> None:
-        """Refuse a path that is neither a folder nor a file, and a missing one if ``must_exist``."""
+        """Refuse a path that is neither a folder nor a file, a missing one if ``must_exist``, and patterns that mean
+        something in other programs only.
+        """
+        for pattern in (*config.patterns, *config.ignore):
+            glob_patterns.check(pattern)
         path = config.path
         try:
             there = os.path.isdir(path) or os.path.isfile(path)

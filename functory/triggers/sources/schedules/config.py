@@ -27,9 +27,14 @@ MAX_DATA = 65_536
 
 def _length(what: str, least: float) -> BeforeValidator:
     """A validator that stores a duration in one spelling: equal durations are equal configurations."""
-    return BeforeValidator(
-        lambda given: durations.format_duration(durations.parse(given, what, least, MAX_SECONDS))
-    )
+
+    def stored(given: Any) -> str:
+        value = durations.parse(given, what, least, MAX_SECONDS)
+        if abs(value * 1000 - round(value * 1000)) > 1e-6 * max(1.0, value):
+            raise Invalid(f"wrong {what} {given!r}", "it is finer than a millisecond")
+        return durations.format_duration(value)
+
+    return BeforeValidator(stored)
 
 
 class ScheduleConfig(plugin.SourceConfig):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import RANGES, Field
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -29,6 +30,9 @@ ALIASES = {
 MAX_LENGTH = 200
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
+_NAMES = ("second", *_FIELDS)
+_ENDS = {"month": ("JAN", "DEC"), "day of week": ("SUN", "SAT")}
+_UNITS = {"second": "s", "minute": "m", "hour": "h", "day of month": "d", "day of week": "d"}
 # Where a search for the first time begins when an expression is checked: any time would do.
 _SOMETIME = datetime(2026, 1, 1, tzinfo=UTC)
 _NONE = timedelta()
@@ -44,11 +48,13 @@ def normalize(text: str) -> str:
         raise ValueError(
             "the expression is empty; write five fields, such as '30 2 * * *' for half past two each day"
         )
-    if len(text) > MAX_LENGTH or not text.isascii() or not text.isprintable():
+    # Crontabs separate fields with tabs, too.
+    given = text.replace("\t", " ").strip()
+    if len(given) > MAX_LENGTH or not given.isascii() or not given.isprintable():
         raise ValueError(
-            f"the expression must have at most {MAX_LENGTH} ASCII characters: letters, digits and * , - / # @"
+            f"the expression must have at most {MAX_LENGTH} ASCII characters on one line: "
+            "letters, digits and * , - / # @"
         )
-    given = text.strip()
     if given.startswith("@"):
         return _alias(given)
     fields = given.split()
@@ -59,6 +65,30 @@ def normalize(text: str) -> str:
     except (CronSimError, AssertionError, ValueError) as error:
         raise ValueError(_reason(fields, str(error))) from None
     return " ".join(fields)
+
+
+def check_steps(text: str) -> None:
+    """Raise ValueError for a step that is larger than its range: ``*/90`` of the minutes would be due once an hour.
+
+    ``text`` is as :func:`normalize` returns it. It is checked when a schedule is saved: what was stored before goes on.
+    """
+    fields = text.upper().split()
+    for number, field in enumerate(fields, 6 - len(fields)):
+        name = _NAMES[number]
+        for term in field.split(","):
+            whole, slash, step = term.partition("/")
+            if slash and whole in ("L", "LW"):
+                raise ValueError(f"the {name} field {term!r} is wrong: {whole} is one day, and has no step")
+            first, dash, last = whole.partition("-")
+            # Sunday has two numbers, and a week has seven days.
+            count = 7 if name == "day of week" else len(RANGES[number])
+            if dash:
+                count = Field(number).int(last) - Field(number).int(first) + 1
+            if slash and int(step) > count:
+                raise ValueError(
+                    f"the step of the {name} field {term!r} is larger than its range of {count}: it would be due once "
+                    f"in each range, and not each {step}; {_instead(name, int(step))}"
+                )
 
 
 def times(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
@@ -176,11 +206,41 @@ def _reason(fields: list[str], said: str) -> str:
     if found is None:
         return said or "it cannot be read"
     name = found[1].replace("-", " ")
-    names = _FIELDS if len(fields) == 5 else ("second", *_FIELDS)
+    names = _FIELDS if len(fields) == 5 else _NAMES
     field = fields[names.index(name)] if name in names else ""
     if name == "day of month" and re.fullmatch(r"[\d,*/-]+", field) and _is_real_day(field):
         return _never(" ".join(fields))
-    return f"the {name} field {field!r} is wrong; {_HINTS.get(name, '')}".rstrip("; ")
+    hint = _falling_range(name, field) or _HINTS.get(name, "")
+    return f"the {name} field {field!r} is wrong; {hint}".rstrip("; ")
+
+
+def _falling_range(name: str, field: str) -> str:
+    """Return how to write a range that begins behind its end; empty without one."""
+    number = _NAMES.index(name) if name in _NAMES else -1
+    for term in field.upper().split(","):
+        first, dash, last = term.partition("/")[0].partition("-")
+        try:
+            falls = number >= 0 and dash and Field(number).int(first) > Field(number).int(last)
+        except CronSimError:
+            continue
+        if falls:
+            least, most = str(RANGES[number][0]), str(RANGES[number][-1])
+            least, most = _ENDS.get(name, (least, most)) if first.isalpha() else (least, most)
+            return f"a range must rise: write {_range(first, most)},{_range(least, last)} for {first}-{last}"
+    return ""
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first}-{last}"
+
+
+def _instead(name: str, step: int) -> str:
+    unit = _UNITS.get(name)
+    return (
+        f"use every {step}{unit} instead (--every {step}{unit})"
+        if unit
+        else "write the months that are meant"
+    )
 
 
 _HINTS = {

@@ -10,6 +10,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.sources import schedules
 from functory.triggers.sources.plugin import SourcePlugin
+from functory.triggers.sources.schedules import cron
 from functory.triggers.sources.schedules.calendar import MICROSECOND
 from functory.triggers.sources.schedules.config import ScheduleConfig
 from functory.triggers.sources.schedules.timestamps import format_timestamp
@@ -26,6 +27,12 @@ class ScheduleSource(SourcePlugin):
     summary = "events at times: cron, intervals, timestamps"
     types = (schedules.EVENT_TYPE,)
     Config = ScheduleConfig
+
+    def check(self, config: ScheduleConfig) -> None:
+        try:
+            cron.check_steps(config.cron or "")
+        except ValueError as error:
+            raise Invalid("wrong schedule", f"cron: {error}") from None
 
     def on_enabled(self, tx: Tx, row: Mapping[str, Any], config: ScheduleConfig) -> None:
         known = schedules.lock(tx, row["id"])

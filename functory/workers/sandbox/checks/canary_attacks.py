@@ -45,6 +45,9 @@ ATTACKS = {
 }
 
 _PLACES = ("/", "/usr/lib", "/etc", "/tmp", "/var/tmp", "/dev/shm", "/root", "/home", "/run")  # noqa: S108
+# The longest path of a socket: sun_path of unix(7), with its NUL.
+_SOCKET_PATH_BYTES = 107
+_SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - a folder of its own is made in it by mkdtemp
 _LIMITS = Limits(wall_seconds=20.0, total_seconds=20.0, cpu_seconds=10.0)
 _DANGEROUS = ("io_uring_setup", "bpf", "add_key", "keyctl", "perf_event_open", "userfaultfd")
 
@@ -206,8 +209,7 @@ class _Targets:
             "A17": stack.enter_context(socket.create_server(("127.0.0.1", 0))),
             "A19": stack.enter_context(socket.socket(socket.AF_UNIX)),
         }
-        path = folder / "socket"
-        self._listeners["A19"].bind(str(path))
+        path = self._bind(folder, stack)
         self._listeners["A19"].listen()
         path.chmod(0o777)
         for listener in self._listeners.values():
@@ -236,6 +238,24 @@ class _Targets:
             "calls": {name: numbers[name] for name in ("ptrace", "unshare")},
             "dangerous": {name: numbers[name] for name in _DANGEROUS},
         }
+
+    def _bind(self, folder: Path, stack: contextlib.ExitStack) -> Path:
+        """Bind the socket in ``folder``, or in a shorter one when the kernel takes no path of this length."""
+        path = folder / "socket"
+        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+            place = next((place for place in _SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)), None)
+            if place is None:
+                raise Unavailable(
+                    "the sandbox cannot test itself",
+                    f"the folder for temporary files, {tempfile.gettempdir()}, has a name too long for a socket, and "
+                    f"{' and '.join(_SHORT_PLACES)} cannot be written",
+                    "set TMPDIR to a folder with a shorter name",
+                )
+            path = Path(tempfile.mkdtemp(prefix="functory-prey-", dir=place)) / "socket"
+            stack.callback(shutil.rmtree, path.parent, ignore_errors=True)
+            path.parent.chmod(0o711)
+        self._listeners["A19"].bind(os.fsencode(path))
+        return path
 
     def observed_breaches(self) -> list[tuple[str, str]]:
         """Attacks whose effect is seen from outside: their id, and the effect."""

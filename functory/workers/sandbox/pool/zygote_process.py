@@ -91,6 +91,19 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
+def _check_temporary_folder() -> None:
+    # The plan of a zygote is text, and functions get the name of their folder as text.
+    folder = tempfile.gettempdir()
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise Unavailable(
+            "functions cannot run",
+            f"the name of the folder for temporary files (TMPDIR) is not UTF-8: {os.fsencode(folder)!r}",
+            "set TMPDIR to another folder",
+        ) from None
+
+
 def _paths() -> list[str]:
     """Return the folders of Functory and msgspec, each once."""
     return list(dict.fromkeys([_ROOT, str(Path(msgspec.__file__ or "").resolve().parents[1])]))
@@ -122,6 +135,7 @@ class ZygoteProcess:
         self._serial = count(1)
         self._slots = list(range(MAX_CHILDREN, 0, -1))
         self._handle: int | None = None
+        _check_temporary_folder()
         self.base = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours

@@ -79,6 +79,7 @@ def test_a_fixed_time_is_not_named_again_from_within_the_second_of_two_equal_hou
         ("@hourly", "0 * * * *"),
         ("@Daily", "0 0 * * *"),
         ("  5   4 * *  mon ", "5 4 * * mon"),
+        ("\t0\t0 *\t* *", "0 0 * * *"),
     ],
 )
 def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
@@ -108,7 +109,11 @@ def test_aliases_stand_for_expressions(text: str, meant: str) -> None:
         ("TZ=Europe/Berlin 0 7 * * *", "set timezone instead"),
         ("CRON_TZ=Europe/Berlin 0 7 * * *", "set timezone instead"),
         ("*/0 * * * *", "minute field '*/0'"),
-        ("5-1 * * * *", "minute field '5-1'"),
+        ("5-1 * * * *", "minute field '5-1' is wrong; a range must rise: write 5-59,0-1 for 5-1"),
+        ("0 22-2 * * *", "a range must rise: write 22-23,0-2 for 22-2"),
+        ("0 0 * nov-feb *", "a range must rise: write NOV-DEC,JAN-FEB for NOV-FEB"),
+        ("0 0 * * SAT-SUN", "a range must rise: write SAT,SUN for SAT-SUN"),
+        ("0 0 * * 5-1/2", "a range must rise: write 5-7,0-1 for 5-1"),
         ("", "is empty"),
         ("   ", "is empty"),
         ("0 0 * * \x00", "ASCII characters"),
@@ -121,6 +126,53 @@ def test_what_is_refused_and_why(text: str, said: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse_config(find_plugin("schedule"), {"cron": text})
     assert said in caught.value.why and "cron: " in caught.value.why
+
+
+_RANGES = [
+    ("second", 0, 59, "s"),
+    ("minute", 0, 59, "m"),
+    ("hour", 0, 23, "h"),
+    ("day of month", 1, 31, "d"),
+    ("month", 1, 12, ""),
+    ("day of week", 0, 6, "d"),
+]
+
+
+@given(st.data())
+def test_a_step_is_refused_exactly_when_it_is_larger_than_its_range(drawn: st.DataObject) -> None:
+    number = drawn.draw(st.integers(0, 5))
+    name, least, most, unit = _RANGES[number]
+    first = drawn.draw(st.integers(least, most))
+    last = drawn.draw(st.integers(first, most))
+    size = most - least + 1
+    whole, count = drawn.draw(
+        st.sampled_from([("*", size), (f"{first}", size), (f"{first}-{last}", last - first + 1)])
+    )
+    step = drawn.draw(st.integers(1, 200))
+    fields = ["0", "0", "0", "1", "1", "*"]
+    fields[number] = f"{whole}/{step}"
+    plugin = find_plugin("schedule")
+    config = parse_config(plugin, {"cron": " ".join(fields)})
+    if step <= count:
+        plugin.check(config)
+        return
+    with pytest.raises(
+        Invalid, match=f"the step of the {name} field .* is larger than its range of {count}"
+    ) as caught:
+        plugin.check(config)
+    assert (
+        f"use every {step}{unit} instead (--every {step}{unit})" if unit else "write the months"
+    ) in caught.value.why
+
+
+def test_a_step_after_the_last_day_is_refused() -> None:
+    plugin = find_plugin("schedule")
+    with pytest.raises(Invalid, match="L is one day, and has no step"):
+        plugin.check(parse_config(plugin, {"cron": "0 0 L/2 * *"}))
+
+
+def test_a_step_that_was_stored_before_it_was_refused_goes_on() -> None:
+    assert ScheduleConfig(cron="*/90 * * * *").calendar.next(datetime(2026, 1, 1, tzinfo=UTC)).hour == 1
 
 
 @pytest.mark.parametrize(
@@ -167,6 +219,8 @@ def test_a_wrong_zone_gets_a_hint(zone: object, said: str) -> None:
         ({"at": "2027-01-01", "start": "2026-01-01"}, "at lists its times itself"),
         ({"cron": "@daily", "start": "2027-01-02", "end": "2027-01-01"}, "end is before start"),
         ({"cron": "@daily", "jitter": "-1s"}, "numbers with units"),
+        ({"cron": "@daily", "jitter": "0.4ms"}, "finer than a millisecond"),
+        ({"every": "1.0004s"}, "finer than a millisecond"),
         ({"cron": "@daily", "overlap": "queue"}, "overlap: "),
         ({"cron": "@daily", "catch_up": "some"}, "catch_up: "),
         ({"cron": "@daily", "catch_up_window": "9s"}, "from 10s"),
