@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from functory.engine.settings import Settings
     from functory.remote.client import RemoteFunctory
     from functory.workers.sandbox.guest import step as step
+    from functory.workers.sandbox.guest.retries import Final, RetryAfter
 
     memory: Memory
     tools: Tools
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conflict",
     "ExecutionFailed",
+    "Final",
     "Functory",
     "FunctoryError",
     "Handle",
@@ -54,6 +56,7 @@ __all__ = [
     "Naive",
     "NotFound",
     "Refused",
+    "RetryAfter",
     "Settings",
     "Stale",
     "Unavailable",
@@ -86,6 +89,8 @@ _SERVICES = ("memory", "tools")
 _LAZY = {
     "Functory": "functory.client",
     "Handle": "functory.client",
+    "Final": "functory.workers.sandbox.guest.retries",
+    "RetryAfter": "functory.workers.sandbox.guest.retries",
     "Naive": "functory.engine.serialization.python_values",
     "Settings": "functory.engine.settings",
     **dict.fromkeys(

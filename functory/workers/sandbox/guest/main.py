@@ -25,7 +25,14 @@ import msgspec
 
 from functory.engine.serialization.python_values import NotSerializable, TooLarge, escape_surrogates
 from functory.workers.sandbox.confinement.confine import Confinement
-from functory.workers.sandbox.guest import descriptors, functory_module, network, refusals, tracebacks
+from functory.workers.sandbox.guest import (
+    descriptors,
+    functory_module,
+    network,
+    refusals,
+    retries,
+    tracebacks,
+)
 from functory.workers.sandbox.guest.arguments import bind
 from functory.workers.sandbox.guest.call_recorder import CallRecorder, inherit_context
 from functory.workers.sandbox.guest.channel import Channel
@@ -207,7 +214,14 @@ class Guest:
             if isinstance(error, MemoryError):
                 self._channel.free_reserve()
             try:
-                return Failed(kind="code", error=self._describe_error(error, task))
+                asked = retries.request_of(error, time.time())
+                return Failed(
+                    kind="code",
+                    error=self._describe_error(error, task),
+                    types=asked.types,
+                    final=asked.final,
+                    retry_after=asked.after,
+                )
             except MemoryError:
                 raise
             except BaseException:
