@@ -21,7 +21,7 @@ from typing import Literal
 from functory.engine import thread_switches
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
-from functory.engine.executions import dispatch
+from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions.batches import BatchRunner
 from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance.canary_watch import CanaryWatch
@@ -131,7 +131,7 @@ class EmbeddedRoles:
             self._database,
             self._settings,
             self._runner,
-            f"embedded:{worker_name()}",
+            f"{worker_registry.EMBEDDED}{worker_name()}",
             know_triggers=WorkerTriggerKnowledge,
         )
         app.executor = executor
