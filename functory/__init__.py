@@ -57,12 +57,14 @@ if TYPE_CHECKING:
     )
     from functory.remote.client import RemoteFunctory
     from functory.workers.sandbox.guest import step as step
+    from functory.workers.sandbox.guest.retries import Final, RetryAfter
 
 __all__ = [
     "BudgetExceeded",
     "CallFailed",
     "Conflict",
     "ExecutionFailed",
+    "Final",
     "Functory",
     "FunctoryError",
     "Handle",
@@ -72,6 +74,7 @@ __all__ = [
     "NotFound",
     "NotSerializable",
     "Refused",
+    "RetryAfter",
     "Settings",
     "Stale",
     "Submitted",
@@ -112,6 +115,8 @@ _lock = threading.Lock()
 _LAZY = {
     "Functory": "functory.client",
     "Handle": "functory.handle",
+    "Final": "functory.workers.sandbox.guest.retries",
+    "RetryAfter": "functory.workers.sandbox.guest.retries",
     "Naive": "functory.engine.serialization.python_values",
     "Settings": "functory.engine.settings",
     **dict.fromkeys(

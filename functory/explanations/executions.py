@@ -176,13 +176,22 @@ def _state(
     if state == "dead":
         said = f"It is dead: each attempt ended without a result ({error}); {tries}."
     else:
-        asked = f"its {row['retries']} retries are used up" if row["retries"] else "it has no retries"
+        asked = _why_not_again(row)
         said = f"It {state.replace('_', ' ')}: {error}; {asked}."
     return [
         said,
         f"To see the traceback: functory execution show {row['id']}",
         f"To run it again with the corrected function: functory execution retry {row['id']} --latest",
     ]
+
+
+def _why_not_again(row: Mapping[str, Any]) -> str:
+    """Why an execution that failed is not tried again."""
+    if (row["error"] or {}).get("final"):
+        return f"it was not tried again: {row['error']['final']}"
+    if not row["retries"]:
+        return "it has no retries"
+    return f"its {row['retries']} retries are used up"
 
 
 def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: FormatTime) -> list[str]:

@@ -533,8 +533,9 @@ class Emitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an execution or an attempt has no result."""
+    """Why an execution or an attempt has no result. ``final``: why it was not retried although it has retries."""
 
+    final: str | None = None
     frames: list[dict[str, Any]] | Redacted | None = None
     message: str | Redacted | None = None
     traceback: str | Redacted | None = None

@@ -42,12 +42,13 @@ class ExecutionRow(Row):
 
 
 class Error(Row):
-    """Why an execution or an attempt has no result."""
+    """Why an execution or an attempt has no result. ``final``: why it was not retried although it has retries."""
 
     type: str | None = None
     message: Text | None = None
     traceback: Text | None = None
     frames: list[dict[str, Any]] | Redacted | None = None
+    final: str | None = None
 
 
 class Slot(Row):

@@ -8,6 +8,7 @@ from typing import Any
 
 from functory.cli.input import values
 from functory.engine.errors import Invalid
+from functory.engine.functions.limits import ERROR_NAMES
 from functory.engine.serialization import durations
 
 _SIZE = re.compile(r"(?a:(\d{1,12})(KiB|MiB|GiB|TiB))")
@@ -16,7 +17,8 @@ _TIMES = frozenset({"timeout", "cpu", "retry_delay", "retry_max_delay", "expires
 
 
 def parse(pairs: Iterable[str]) -> dict[str, Any]:
-    """Return ``name=value`` pairs as limits. Sizes may have units (KiB, MiB, GiB, TiB), and times too (90s, 2m).
+    """Return ``name=value`` pairs as limits. Sizes may have units (KiB, MiB, GiB, TiB), and times too (90s, 2m);
+    names of errors are separated by commas.
 
     Raises :class:`Invalid`; names and bounds are checked when the function is saved.
     """
@@ -27,6 +29,8 @@ def parse(pairs: Iterable[str]) -> dict[str, Any]:
 def _read(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
+    if name in ERROR_NAMES:
+        return value.split(",")
     if name in _TIMES:
         return durations.parse(value, f"limit {name}")
     if name.endswith("_bytes"):

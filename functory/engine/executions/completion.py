@@ -237,7 +237,7 @@ def finish(
         "state": next_state.state,
         "failures": next_state.failures,
         "lease_until": None,
-        "error": dict(attempt_result.error) if attempt_result.error else None,
+        "error": _with_reason(attempt_result.error, next_state.why_final),
         "warnings": list(attempt_result.warnings),
     }
     if final:
@@ -323,6 +323,11 @@ def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str
         # The patterns were valid when they were saved. A broken one must not turn a success into a failure.
         log_.exception("output patterns not matched", function=claim.row["function"], execution_id=claim.id)
         return []
+
+
+def _with_reason(error: Mapping[str, Any] | None, why_final: str) -> dict[str, Any] | None:
+    """Return the error as it is stored: with the reason why no further attempt follows, where retries are left."""
+    return dict(error) | ({"final": why_final} if why_final else {}) if error else None
 
 
 def _short(error: Mapping[str, Any] | None) -> dict[str, Any] | None:

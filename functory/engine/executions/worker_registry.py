@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,11 @@ def alive(database: Database, within: float) -> list[dict[str, Any]]:
     return [row for row in rows if not _has_ended(row["id"])]
 
 
+def ended(ids: Iterable[str]) -> list[str]:
+    """Return those of these workers that ran in a process of this machine which has ended: it was killed."""
+    return [id_ for id_ in ids if _has_ended(id_)]
+
+
 def new_id(token: str) -> str:
     """Return the id of a worker in this process. ``token`` differs between the workers of one process."""
     return f"{socket.gethostname()}:{os.getpid()}:{_pid_space()}{token}"
@@ -82,7 +88,7 @@ def _pid_space() -> str:
 
 def _has_ended(id_: str) -> bool:
     """True when the worker ran on this machine and its process is gone; False when that cannot be known from here."""
-    host, _, rest = id_.partition(":")
+    host, _, rest = id_.removeprefix(EMBEDDED).partition(":")
     pid, _, token = rest.partition(":")
     space = _pid_space()
     if host != socket.gethostname() or not pid.isdecimal() or not space or not token.startswith(space):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -21,7 +22,9 @@ class Limits:
     """The limits of one version. Times are seconds, sizes bytes.
 
     ``cpu`` is 10 seconds, or the timeout where that was set longer. ``memory_bytes`` counts address space and,
-    where control groups can be written, real memory. Scratch is the private ``/tmp`` of one execution.
+    where control groups can be written, real memory. Scratch is the private ``/tmp`` of one execution. ``retry_on``
+    and ``final_on`` name classes of errors: only those of ``retry_on`` are retried, if it names any, and none of
+    ``final_on``.
     """
 
     timeout: float = 30.0
@@ -35,6 +38,8 @@ class Limits:
     retries: int = 0
     retry_delay: float = 1.0
     retry_max_delay: float = 300.0
+    retry_on: tuple[str, ...] = ()
+    final_on: tuple[str, ...] = ()
     max_attempts: int | None = None
     result_bytes: int = 1_048_576
     log_bytes: int = 1_048_576
@@ -66,6 +71,11 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
+ERROR_NAMES = ("retry_on", "final_on")
+_MAX_ERROR_NAMES = 50
+_ERROR_NAME = re.compile(r"[^\W\d]\w{0,99}(\.[^\W\d]\w{0,99}){0,9}")
+
+
 def parse(value: Mapping[str, Any] | None) -> Limits:
     """Check a mapping of limits. Raises :class:`Invalid` naming the wrong one and its bounds."""
     known = {field.name for field in fields(Limits)}
@@ -76,6 +86,9 @@ def parse(value: Mapping[str, Any] | None) -> Limits:
             raise Invalid(f"unknown limit {name!r}", "the limits are " + ", ".join(sorted(known)))
         if given is None and name in ("max_attempts", "expires", "cpu"):
             continue
+        if name in ERROR_NAMES:
+            _check_error_names(name, given)
+            continue
         low, high = _BOUNDS[name]
         whole = name not in ("timeout", "cpu", "retry_delay", "retry_max_delay", "expires")
         kinds = (int,) if whole else (int, float)
@@ -84,4 +97,27 @@ def parse(value: Mapping[str, Any] | None) -> Limits:
                 f"wrong limit {name}={given!r}",
                 f"it takes {'a whole number' if whole else 'a number'} from {low:,} to {high:,}",
             )
-    return Limits(**dict(value or {}))
+    made: dict[str, Any] = dict(value or {})
+    made |= {name: tuple(made[name]) for name in ERROR_NAMES if name in made}
+    both = sorted({*made.get("retry_on", ())} & {*made.get("final_on", ())})
+    if both:
+        raise Invalid(f"retry_on and final_on both name {both[0]}", "an error is retried or it is final")
+    return Limits(**made)
+
+
+def _check_error_names(name: str, given: Any) -> None:
+    """Raise :class:`Invalid` for what is no list of names of classes."""
+    example = f'{name}=["ConnectionError", "requests.HTTPError"]'
+    if not isinstance(given, list | tuple) or len(given) > _MAX_ERROR_NAMES:
+        raise Invalid(
+            f"wrong limit {name}={str(given)[:80]!r}",
+            f"it takes a list of at most {_MAX_ERROR_NAMES} names of exceptions",
+            example,
+        )
+    for one in given:
+        if not isinstance(one, str) or not _ERROR_NAME.fullmatch(one):
+            raise Invalid(
+                f"wrong limit {name}: {str(one)[:80]!r} is no name of an exception",
+                "it takes the name of a class, also with its module before it",
+                example,
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,26 +27,30 @@ BATCH = 200
 
 
 def reap(
-    database: Database, *, cancel_grace: float, leases_trusted: Callable[[], bool] = lambda: True
+    database: Database,
+    *,
+    cancel_grace: float,
+    leases_trusted: Callable[[], bool] = lambda: True,
+    ended_workers: Sequence[str] = (),
 ) -> dict[str, int]:
     """Requeue or end executions that no worker owns any more. Returns the counts: lost, dead, cancelled, expired.
 
-    ``cancel_grace`` is in seconds. ``leases_trusted`` is called once the transaction's time is known: False means that
-    workers may have been unable to send heartbeats until then, and nothing is changed.
+    What ran in the processes of ``ended_workers`` is lost whatever its lease says. ``cancel_grace`` is in seconds.
+    ``leases_trusted`` is called once the transaction's time is known: False means that workers may have been unable to
+    send heartbeats until then, and nothing else is changed.
     """
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
     with metrics.transaction("reap"), database.write() as tx:
+        if ended_workers:
+            rows = tx.rows(_OF_ENDED, {"workers": list(ended_workers)})
+            for row in rows:
+                _recover(tx, row, f"the process of {row['worker_id']} has ended", done)
+            if len(rows) < BATCH:
+                _remove_workers(tx, tx.rows(_ENDED_WORKERS, {"workers": list(ended_workers)}))
         if not leases_trusted():
             return done
         for row in _locked(tx, "lost", tx.now):
-            following = retry_or_dead_after_lost_lease(row)
-            if following == "queued":
-                done["lost"] += _requeue(tx, row)
-            elif following == "dead":
-                lost = f"attempt {row['attempt']} of {row['max_attempts']} was lost"
-                done["dead"] += _end(tx, row, "dead", "Lost", f"{lost}: no heartbeat from {row['worker_id']}")
-            else:
-                done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
+            _recover(tx, row, f"no heartbeat from {row['worker_id']}", done)
         deadline = tx.now - timedelta(seconds=cancel_grace)
         for row in _locked(tx, "unstopped", deadline):
             done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
@@ -65,9 +69,9 @@ def server_uptime(database: Database) -> float | None:
     return uptime if isinstance(database.clock, ServerClock) else None
 
 
-def is_any_lost(database: Database, *, cancel_grace: float, unseen: float) -> bool:
-    """Return True when :func:`reap` with this ``cancel_grace``, or :func:`remove_lost_workers` after ``unseen``
-    seconds, would find something. One statement, no locks: it costs little while nothing is lost.
+def find_lost(database: Database, *, cancel_grace: float, unseen: float) -> tuple[bool, list[str]]:
+    """Return whether :func:`reap` with this ``cancel_grace``, or :func:`remove_lost_workers` after ``unseen`` seconds,
+    would find something, and the registered workers. One statement, no locks: it costs little while nothing is lost.
     """
     with database.read() as tx:
         given = {
@@ -75,26 +79,31 @@ def is_any_lost(database: Database, *, cancel_grace: float, unseen: float) -> bo
             "stopped_by": tx.now - timedelta(seconds=cancel_grace),
             "seen_by": tx.now - timedelta(seconds=unseen),
         }
-        return bool(tx.scalar(_any_lost(), given))
+        rows = tx.rows(_lost_and_workers(), given)
+    return bool(rows[0]["lost"]), [row["id"] for row in rows if row["id"] is not None]
 
 
 def remove_lost_workers(database: Database, after: float) -> list[str]:
     """Remove workers that were not seen for ``after`` seconds, with a ``worker.lost`` event each. Returns their ids."""
     with database.write() as tx:
-        rows = tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)})
-        event_store.append(
-            tx,
-            [
-                event_store.record(
-                    tx,
-                    "worker.lost",
-                    row["id"],
-                    {"worker": row["id"], "slots": row["slots"], "seen_at": row["seen_at"].isoformat()},
-                    source="/functory/reaper",
-                )
-                for row in rows
-            ],
-        )
+        return _remove_workers(tx, tx.rows(_UNSEEN, {"until": tx.now - timedelta(seconds=after)}))
+
+
+def _remove_workers(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write the events of workers whose rows this transaction has deleted. Returns their ids."""
+    event_store.append(
+        tx,
+        [
+            event_store.record(
+                tx,
+                "worker.lost",
+                row["id"],
+                {"worker": row["id"], "slots": row["slots"], "seen_at": row["seen_at"].isoformat()},
+                source="/functory/reaper",
+            )
+            for row in rows
+        ],
+    )
     return [row["id"] for row in rows]
 
 
@@ -124,6 +133,16 @@ def _conditions(what: str, cutoff: sa.BindParameter[Any]) -> tuple[sa.ColumnElem
 _UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_=Instant)).returning(worker)
 
 
+_OF_ENDED = (
+    sa.select(execution)
+    .where(*_RUNNING, execution.c.worker_id.in_(sa.bindparam("workers", expanding=True)))
+    .order_by(execution.c.id)
+    .limit(BATCH)
+    .with_for_update(skip_locked=True)
+)
+_ENDED_WORKERS = (
+    sa.delete(worker).where(worker.c.id.in_(sa.bindparam("workers", expanding=True))).returning(worker)
+)
 _REQUEUED = (
     sa.update(execution)
     .where(
@@ -152,18 +171,19 @@ _ENDED = (
 
 
 @functools.cache
-def _any_lost() -> Any:
+def _lost_and_workers() -> Any:
     now, stopped_by, seen_by = (
         sa.bindparam(name, type_=Instant) for name in ("now", "stopped_by", "seen_by")
     )
-    return sa.select(
-        sa.or_(
-            sa.exists().where(*_conditions("lost", now)),
-            sa.exists().where(*_conditions("unstopped", stopped_by)),
-            sa.exists().where(*_conditions("expired", now)),
-            sa.exists().where(worker.c.seen_at < seen_by),
-        )
+    lost = sa.or_(
+        sa.exists().where(*_conditions("lost", now)),
+        sa.exists().where(*_conditions("unstopped", stopped_by)),
+        sa.exists().where(*_conditions("expired", now)),
+        sa.exists().where(worker.c.seen_at < seen_by),
     )
+    # One row at least, also without workers.
+    once, each = sa.select(sa.literal(1)).subquery(), worker.alias()
+    return sa.select(lost.label("lost"), each.c.id).select_from(once.outerjoin(each, sa.true()))
 
 
 @functools.cache
@@ -176,11 +196,23 @@ def _locked(tx: Tx, what: str, cutoff: datetime) -> list[dict[str, Any]]:
     return tx.rows(_due(what), {"cutoff": cutoff})
 
 
-def _requeue(tx: Tx, row: Mapping[str, Any]) -> int:
+def _recover(tx: Tx, row: Mapping[str, Any], why: str, done: dict[str, int]) -> None:
+    """Requeue or end a running execution whose worker is gone, and count it in ``done``."""
+    following = retry_or_dead_after_lost_lease(row)
+    if following == "queued":
+        done["lost"] += _requeue(tx, row, why)
+    elif following == "dead":
+        lost = f"attempt {row['attempt']} of {row['max_attempts']} was lost"
+        done["dead"] += _end(tx, row, "dead", "Lost", f"{lost}: {why}")
+    else:
+        done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
+
+
+def _requeue(tx: Tx, row: Mapping[str, Any], why: str) -> int:
     changed = tx.execute(_REQUEUED, {"own": row["id"], "of": row["fence"], "now": tx.now}).rowcount
     if changed:
         queue_rows.requeue(tx, row["id"], tx.now)
-        error = {"type": "Lost", "message": f"no heartbeat from {row['worker_id']}"}
+        error = {"type": "Lost", "message": why}
         _end_attempt(tx, row, "lost", error)
         data = event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
         event_store.append(tx, [execution_event(tx, row, "execution.attempt_failed", data)])

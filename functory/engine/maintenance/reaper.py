@@ -3,6 +3,7 @@
 After an outage longer than a lease every healthy attempt looks lost, because its heartbeats failed
 too. So the reaper first lets one whole lease pass after its own start, after each round that it
 missed or that took long, and after a start of the database server, before it believes any expired lease.
+What ran in a process of this machine that has ended is recovered at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import structlog
 from functory.engine.database.clock import REFRESH_SECONDS, ServerClock
 from functory.engine.database.clock_offset import CATCH_UP
 from functory.engine.database.connection import Database
+from functory.engine.executions import worker_registry
 from functory.engine.maintenance import lost_workers
 from functory.engine.service import Service
 from functory.engine.settings import Settings
@@ -65,15 +67,19 @@ class Reaper(Service):
         self._offset, self._offset_at = self._measure_clock_offset(), now
         done: dict[str, int] = {}
         grace, unseen = self._settings.lease_seconds, self._settings.lease_seconds * 4
-        if now >= self._trusted_from and lost_workers.is_any_lost(
-            self._database, cancel_grace=grace, unseen=unseen
-        ):
+        trusted = now >= self._trusted_from
+        lost, workers = lost_workers.find_lost(self._database, cancel_grace=grace, unseen=unseen)
+        # The end of a process is a fact: no lease has to be believed.
+        ended = worker_registry.ended(workers)
+        if ended or (trusted and lost):
             done = lost_workers.reap(
                 self._database,
                 cancel_grace=grace,
-                leases_trusted=lambda: not (self._slow(now) or self._clock_was_set()),
+                leases_trusted=lambda: trusted and not (self._slow(now) or self._clock_was_set()),
+                ended_workers=ended,
             )
-            lost_workers.remove_lost_workers(self._database, unseen)
+            if trusted:
+                lost_workers.remove_lost_workers(self._database, unseen)
         self._missed = self._slow(now) or self._clock_was_set()
         self._last_round = now
         for kind, count in done.items():

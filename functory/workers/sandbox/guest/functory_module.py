@@ -21,6 +21,7 @@ from functory.workers.sandbox.guest import hints, memory, step
 from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.errors import ERRORS, CallFailed, Invalid, Refused, Unavailable, raised
 from functory.workers.sandbox.guest.json_values import encode
+from functory.workers.sandbox.guest.retries import Final, RetryAfter
 from functory.workers.sandbox.protocol.frames import (
     MAX_EVENTS,
     Call,
@@ -386,7 +387,7 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
     )
     for function in contents:
         setattr(module, function.__name__, function)
-    for kind in (*ERRORS, CallFailed, NotSerializable, Submitted):
+    for kind in (*ERRORS, CallFailed, NotSerializable, Final, RetryAfter, Submitted):
         kind.__module__ = module.__name__
         setattr(module, kind.__name__, kind)
     module.__dict__.update(

@@ -31,6 +31,7 @@ from functory.workers.sandbox.guest import (
     functory_module,
     network,
     refusals,
+    retries,
     tracebacks,
 )
 from functory.workers.sandbox.guest.arguments import bind
@@ -217,7 +218,14 @@ class Guest:
             if isinstance(error, MemoryError):
                 self._channel.free_reserve()
             try:
-                return Failed(kind="code", error=self._describe_error(error, task))
+                asked = retries.request_of(error, time.time())
+                return Failed(
+                    kind="code",
+                    error=self._describe_error(error, task),
+                    types=asked.types,
+                    final=asked.final,
+                    retry_after=asked.after,
+                )
             except MemoryError:
                 raise
             except BaseException:

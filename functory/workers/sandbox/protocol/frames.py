@@ -209,11 +209,17 @@ class Finished(_Frame, tag="finished", omit_defaults=True):
 class Failed(_Frame, tag="failed", omit_defaults=True):
     """``setup``: no user code ran; ``input``: its arguments do not fit its hints; ``code``: it raised; ``output``: its
     result is too large; ``result``: its result has no JSON form. ``seconds`` as in ``Finished``.
+
+    Of an exception: ``types`` are its classes as ``module:name``, ``final`` and ``retry_after`` what it says about
+    further attempts.
     """
 
     kind: Literal["setup", "input", "code", "output", "result"]
     error: ErrorInfo
     seconds: Seconds = 0.0
+    types: Annotated[list[Name], Meta(max_length=100)] = []
+    final: bool = False
+    retry_after: Seconds | None = None
 
 
 class Described(_Frame, tag="described"):

@@ -183,6 +183,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ``result_bytes`` is the size of the frame that brought the result.
     ``waited_seconds`` is the part of ``duration_seconds`` spent waiting for child executions.
     ``written_files`` are granted files that the child reported to have opened for writing.
+    ``error_types`` are the classes of the exception as ``module:name``; it may be ``final``, or ask for a retry after
+    ``retry_after`` seconds.
     """
 
     status: Status
@@ -193,6 +195,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     kill_reason: str | None = None
     spans: list[Span] = []
     logs: list[Log] = []
+    error_types: list[str] = []
+    final: bool = False
+    retry_after: float | None = None
     written_files: list[bytes] = []
     result_bytes: int = 0
     duration_seconds: float = 0.0

@@ -54,6 +54,16 @@ def error_of(failed: Failed, limits: Limits) -> dict[str, Any]:
     return error
 
 
+def failure_fields(failed: Failed, limits: Limits) -> dict[str, Any]:
+    """Return the fields of an ``Outcome`` about the failure that a child has reported."""
+    return {
+        "error": error_of(failed, limits),
+        "error_types": failed.types,
+        "final": failed.final,
+        "retry_after": failed.retry_after,
+    }
+
+
 def _plain(info: ErrorInfo) -> dict[str, Any]:
     error = msgspec.to_builtins(info)
     for field in ("type", "message", "traceback"):

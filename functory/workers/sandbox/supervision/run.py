@@ -33,7 +33,7 @@ from functory.workers.sandbox.protocol.frames import (
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Span
-from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, error_of, verdict_of
+from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, failure_fields, verdict_of
 from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
@@ -124,7 +124,7 @@ class Run:
                 "warnings": [escape_control_characters(text) for text in self._last.warnings],
             }
         elif isinstance(self._last, Failed):
-            fields = {"error": error_of(self._last, self._job.limits)}
+            fields = failure_fields(self._last, self._job.limits)
         else:
             fields = {"error": outcome_error(verdict)}
         return Outcome(

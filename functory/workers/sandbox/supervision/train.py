@@ -26,7 +26,7 @@ from functory.workers.sandbox.protocol.frames import (
     encode_for_guest,
 )
 from functory.workers.sandbox.protocol.job import Job, Outcome
-from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, error_of, verdict_of
+from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, failure_fields, verdict_of
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.train_ledger import (
     TrainLedger,
@@ -190,7 +190,7 @@ class Train:
     def _outcome(self, frame: Finished | Failed, verdict: Verdict, seconds: float, size: int) -> Outcome:
         fields: dict[str, Any] = {}
         if isinstance(frame, Failed):
-            fields["error"] = error_of(frame, self._limits)
+            fields = failure_fields(frame, self._limits)
         elif verdict.type == TOO_LARGE:
             fields["error"] = outcome_error(verdict)
         else:

@@ -364,7 +364,7 @@ def test_a_reaper_waits_for_a_lease_after_the_database_server_was_started_again(
         assert reaper.reap() == {}, "heartbeats may have failed while it was away"
         assert world.executions.get(one["id"])["state"] == "running"
         # It is found as soon as leases are trusted. (The first use of the statement is slow.)
-        assert lost_workers.is_any_lost(world.database, cancel_grace=600, unseen=600)
+        assert lost_workers.find_lost(world.database, cancel_grace=600, unseen=600)[0]
 
         def reaped() -> bool:
             # A round that takes a quarter of a lease is not trusted, so a slow machine needs a longer one.

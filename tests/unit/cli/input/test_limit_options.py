@@ -16,6 +16,11 @@ def test_sizes_and_times_may_have_units() -> None:
     assert limits.parse(found).memory_bytes == 2**30
 
 
+def test_names_of_errors_are_separated_by_commas() -> None:
+    found = limit_options.parse(["retry_on=OSError,requests.HTTPError", 'final_on=["KeyError"]'])
+    assert found == {"retry_on": ["OSError", "requests.HTTPError"], "final_on": ["KeyError"]}
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [

@@ -33,6 +33,16 @@ def test_nothing_declared_gives_the_defaults():
         {"result_bytes": 0},
         {"result_bytes": 10**9},
         {"speed": 1},
+        {"retry_on": "ConnectionError"},
+        {"retry_on": [KeyError]},
+        {"final_on": [""]},
+        {"final_on": ["a b"]},
+        {"final_on": ["a..b"]},
+        {"final_on": ["a:b"]},
+        {"final_on": ["*"]},
+        {"final_on": ["x" * 200]},
+        {"final_on": ["E"] * 51},
+        {"final_on": None},
         {1: 2},
         [1],
         "timeout",
@@ -42,6 +52,17 @@ def test_nothing_declared_gives_the_defaults():
 def test_a_wrong_limit_is_refused(given):
     with pytest.raises(Invalid, match="limit"):
         limits.parse(given)
+
+
+def test_errors_are_named_by_their_classes():
+    found = limits.parse({"retry_on": ["OSError", "requests.HTTPError"], "final_on": ("KeyError",)})
+    assert (found.retry_on, found.final_on) == (("OSError", "requests.HTTPError"), ("KeyError",))
+    assert limits.parse(found.as_json()) == found
+
+
+def test_an_error_cannot_be_retried_and_final():
+    with pytest.raises(Invalid, match="retry_on and final_on both name KeyError"):
+        limits.parse({"retry_on": ["KeyError"], "final_on": ["KeyError"]})
 
 
 def test_a_wrong_limit_tells_its_bounds():
