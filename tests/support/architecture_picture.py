@@ -170,7 +170,7 @@ STYLE = """\
 def picture() -> str:
     """The whole picture as SVG text."""
     rooms, edges = arrows()
-    width, top, parts = 1100, 10, []
+    width, top, parts = 1280, 10, []
     order = [name for name in HOUSES if len(rooms.get(name, ())) > 1]
     for name in order:
         drawn, height = house(name, rooms[name], edges, top, width)
