@@ -93,7 +93,7 @@ MYPY = """\
 [mypy-alembic.*,celery.*,kombu.*,psycopg.*,rich.*,sqlalchemy.*,structlog.*]
 follow_imports = skip
 
-[mypy-functory.workers.*,functory.triggers.*,functory.roles.*,functory.api.*,functory.packs.*,functory.migrations.*,functory.explanations.*,functory.terminal.*]
+[mypy-functory.triggers.*,functory.roles.*,functory.api.*,functory.packs.*,functory.migrations.*,functory.explanations.*,functory.terminal.*]
 follow_imports = skip
 
 [mypy-functory.engine.maintenance.*,functory.engine.database.*,functory.engine.tallies.*,functory.engine.telemetry.*,functory.engine.flow_control.*]
