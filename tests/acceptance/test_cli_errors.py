@@ -64,7 +64,7 @@ def test_a_wrong_source_is_refused_with_its_place(
     [
         (["function", "add", "nofile.py"], "nofile.py cannot be read"),
         (["function", "add", "parse.py", "--name", "other"], "the source defines parse, not other"),
-        (["function", "add", "parse.py", "--timeout", "-1"], "wrong limit timeout"),
+        (["function", "add", "parse.py", "--timeout", "-1"], "invalid value for '--timeout'"),
         (["function", "add", "parse.py", "--pattern", "low=(?P<a"], "the output pattern low is wrong"),
         (["function", "add", "parse.py", "--permission", "all"], "unknown permissions: all"),
         (["function", "add", "parse.py", "--metadata", "team"], "--metadata takes name=value"),
