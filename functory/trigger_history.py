@@ -18,7 +18,6 @@ from functory.engine.executions.lineage import Lineage
 from functory.engine.functions import dependencies, versions
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
-from functory.engine.triggers import suppressed_matches
 from functory.engine.triggers.store import Triggers
 from functory.engine.triggers.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
 from functory.engine.triggers.suppressions import Suppressions
@@ -117,7 +116,6 @@ class TriggerHistory:
         ``root`` is the id of an event or execution in its tree. ``dry_run`` only counts. Raises :class:`NotFound`,
         :class:`Invalid`.
         """
-        suppressed_matches.check_reasons(reasons)
         root_id = None if root is None else Lineage(self._database).tree(root).root_id
         which = MatchFilter(trigger, root_id, tuple(reasons))
         matches = SuppressedMatches(self._database)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
+
+from functory.engine import choices
 
 # By the kind of error (pydantic's documentation, "Validation errors"); {} are fields of its context.
 _KINDS = {
@@ -64,22 +65,17 @@ def _describe(fault: Mapping[str, Any], place: list[str], known: tuple[str, ...]
     if kind == "union_tag_invalid":
         tags = re.findall(r"'([^']*)'", str(context["expected_tags"]))
         field = str(context["discriminator"]).strip("'")
-        return f"{field} {context['tag']!r} is none of {', '.join(tags)}" + _suggestion(
+        return f"{field} {context['tag']!r} is none of {', '.join(tags)}" + choices.suggestion(
             str(context["tag"]), tags
         )
     if kind == "extra_forbidden" and len(place) == 1:
-        return _KINDS[kind] + _suggestion(place[0], known)
+        return _KINDS[kind] + choices.suggestion(place[0], known)
     if kind in _KINDS:
         return _KINDS[kind].format_map({name: _plain(value) for name, value in context.items()})
     if kind in ("value_error", "assertion_error"):
         return fault["msg"].split(", ", 1)[-1]
     wanted = _TYPES.get(kind.split("_")[0])
     return f"it must be {wanted}" if wanted else fault["msg"].replace("Input should", "it should", 1)
-
-
-def _suggestion(given: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(given, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _plain(value: Any) -> str:

@@ -54,8 +54,7 @@ def list_configs(
     kind: Annotated[str | None, Query(description="Only sources of this kind.", max_length=200)] = None,
 ) -> list[dict[str, Any]]:
     """Sources by kind and name, with their configurations."""
-    found = engine.sources.list(None if kind is None else _known_kind(kind))
-    return [_source(engine, row["kind"], row["name"]) for row in found]
+    return [_source(engine, row["kind"], row["name"]) for row in engine.sources.list(kind)]
 
 
 @router.get("/kinds", operation_id="sources.kinds", response_model=list[rows.Kind])

@@ -21,7 +21,7 @@ from functory.api.rows.operations import (
 from functory.engine.errors import Invalid
 from functory.engine.events.store import as_id
 from functory.engine.triggers import listing
-from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches, check_reasons
+from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"], route_class=StrictRoute)
 
@@ -63,7 +63,6 @@ def matches(
     """Suppressed matches that were not resumed, one by one, by trigger, then by event. Without a reason, those that
     tell of a fault. A page may have fewer rows than ``limit`` and still have a ``next``.
     """
-    check_reasons(reason or ())
     if trigger is not None and caller.labels is not None:
         listing.get(engine.database, trigger, caller.labels)
     place = texts_of(before, request, 2)

@@ -38,17 +38,20 @@ def create(
     password_stdin: PasswordStdin = False,
 ) -> None:
     """Create a user. The password is typed twice at a hidden prompt, or read from stdin."""
-    from functory.engine.access import passwords, users
+    from functory.engine.access import passwords, roles, users
 
     name = users.check_name(name)
+    # Before somebody types a password.
+    given_role = roles.check_role(role or "viewer")
+    rights = roles.check_extra(rights_of(right) or [])
     password = read_password(name, password_stdin)
     passwords.check(password, name)
     with session.engine(create=True) as engine:
         engine.users.create(
             name,
             password,
-            role=role or "viewer",
-            rights=rights_of(right) or [],
+            role=given_role,
+            rights=rights,
             labels=labels_of(label),
             author=engine.author,
         )

@@ -12,13 +12,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.database.dialects import utc_day
 from functory.engine.database.schema import llm_call
-from functory.engine.errors import Invalid
 from functory.engine.events.store import as_id
 
 OPEN = ("queued", "sent")
@@ -57,8 +57,7 @@ class CallFilter:
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """Return the conditions on table ``llm_call``. Raises :class:`Invalid` for an unknown state."""
-        if self.state is not None and self.state not in STATES:
-            raise Invalid(f"unknown state {self.state!r}", f"known are: {', '.join(STATES)}")
+        choices.check("state", [self.state], STATES)
         call, found = llm_call.c, []
         for column, id_ in ((call.root_id, self.root_id), (call.execution_id, self.execution_id)):
             if id_ is not None:
@@ -97,8 +96,7 @@ def cost(
     database: Database, by: str, *, since: datetime | None = None, scope: Scope = None
 ) -> list[dict[str, Any]]:
     """Return calls, tokens and cost in sum, by ``model``, ``agent``, ``user``, ``function`` or ``day``."""
-    if by not in _COST_COLUMNS:
-        raise Invalid(f"there is no cost by {by!r}", f"known are: {', '.join(_COST_COLUMNS)}")
+    choices.check("grouping", [by], COST_BY)
     column = _COST_COLUMNS[by].label("of")
     sums = [
         sa.func.coalesce(sa.func.sum(llm_call.c[name]), 0).label(name)

@@ -11,11 +11,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.agents import embeddings, memory_fields, memory_search
 from functory.engine.agents.memory_fields import MAX_OWNED, USUAL_IMPORTANCE, Origin, Place
 from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import agent, memory, run
+from functory.engine.database.schema.memory import MEMORY_KINDS, MEMORY_SCOPES
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound, Refused
 from functory.engine.events import causation
@@ -83,7 +85,11 @@ class Memory:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Return memories, newest first; ``before`` is the id of the last one of the page before."""
+        """Return memories, newest first; ``before`` is the id of the last one of the page before. Raises
+        :class:`Invalid` for an unknown ``kind`` or ``scope``.
+        """
+        choices.check("kind", [kind], MEMORY_KINDS)
+        choices.check("scope", [scope], MEMORY_SCOPES)
         statement = sa.select(memory).order_by(memory.c.id.desc()).limit(limit)
         for column, value in ((memory.c.scope, scope), (memory.c.owner, owner), (memory.c.kind, kind)):
             statement = statement if value is None else statement.where(column == value)
@@ -114,6 +120,7 @@ class Memory:
         meaning too. Raises :class:`Invalid`.
         """
         query, k = memory_fields.checked_query(query, k)
+        choices.check("scope", [scope], MEMORY_SCOPES)
         conditions = []
         if scope is not None:
             conditions.append(memory.c.scope == scope)

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.agents import limits_reached
 from functory.engine.agents.limits_reached import Amount, LimitReached
 from functory.engine.agents.money import nano_dollars
@@ -220,8 +221,7 @@ class Budgets:
 
     def set_quota(self, scope: str, name: str, limits: Mapping[str, Any], *, author: str) -> dict[str, Any]:
         """Set what may be spent in a day: ``usd``, ``tokens`` and ``calls``. Returns the quota."""
-        if scope not in SCOPES:
-            raise Invalid(f"wrong scope {scope!r}", f"known are: {', '.join(SCOPES)}")
+        choices.check("scope", [scope], SCOPES)
         if (scope == "all") != (not name):
             raise Invalid("wrong name", "the quota of all has no name, every other one has")
         if unknown := next((one for one in limits if one not in _UNLIMITED), None):
@@ -256,6 +256,7 @@ class Budgets:
 
     def remove_quota(self, scope: str, name: str, *, author: str) -> None:
         """Delete a quota: then nothing limits a day of that scope, but the setting ``day_usd`` for all together."""
+        choices.check("scope", [scope], SCOPES)
         with self._database.write() as tx:
             gone = tx.execute(sa.delete(quota).where(quota.c.scope == scope, quota.c.name == name))
             if not gone.rowcount:

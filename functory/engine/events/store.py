@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.payloads import columns, page_size
 from functory.engine.database.schema import event
 from functory.engine.database.schema import routing_queue as queue
+from functory.engine.database.schema.events import EVENT_STATES
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.events import causation, outbox, routing_queue
 from functory.engine.events.causation import Cause
@@ -220,8 +222,10 @@ class Events:
         """Return events, newest first (oldest first with ``after``), at most ``limit`` (1 to 1000).
 
         ``before`` and ``after`` are event ids: the key of the next page. The rows have no ``data``, which may be large.
-        With ``payloads`` they have it, and at most 100 rows are returned. :meth:`get` returns one whole row.
+        With ``payloads`` they have it, and at most 100 rows are returned. :meth:`get` returns one whole row. Raises
+        :class:`Invalid` for an unknown ``state``.
         """
+        choices.check("state", [state], EVENT_STATES)
         statement = sa.select(*columns(event, payloads))
         wanted = (
             (event.c.type, type_),

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database import id_pages, prune_watermarks
@@ -19,12 +20,12 @@ from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.database.id_pages import Way
 from functory.engine.database.schema import event, firing, routing_queue
+from functory.engine.database.schema.events import EVENT_STATES
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.events.store import as_id
 from functory.engine.executions import about
 
-STATES = ("pending", "routed", "quarantined")
 MAX_VALUES = 20
 
 _COLUMNS = (
@@ -50,9 +51,7 @@ class EventFilter:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        wrong = next((one for one in self.states if one not in STATES), None)
-        if wrong is not None:
-            raise Invalid(f"unknown state {wrong[:40]!r}", f"known are: {', '.join(STATES)}")
+        choices.check("state", self.states, EVENT_STATES)
         if self.subject is not None and not self.types:
             raise Invalid("a subject needs a type", "subjects are looked for among the events of a type")
         if len(self.types) > MAX_VALUES:

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database import id_pages, prune_watermarks
@@ -62,10 +63,8 @@ class ExecutionFilter:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        for what, given, known in (("state", self.states, STATES), ("cause", self.causes, CAUSES)):
-            wrong = next((one for one in given if one not in known), None)
-            if wrong is not None:
-                raise Invalid(f"unknown {what} {wrong[:40]!r}", f"known are: {', '.join(known)}")
+        choices.check("state", self.states, STATES)
+        choices.check("cause", self.causes, CAUSES)
         several = {
             "functions": self.functions,
             "triggers": self.triggers,

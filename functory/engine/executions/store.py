@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.payloads import columns, page_size
 from functory.engine.database.schema import Id, attempt, bad_end, execution, log, span
-from functory.engine.database.schema.executions import BAD_ENDS
+from functory.engine.database.schema.executions import BAD_ENDS, STATES
 from functory.engine.errors import Conflict, NotFound, WaitTimeout
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
@@ -211,8 +212,10 @@ class Executions:
         100 rows are returned. :meth:`get` returns one whole row.
 
         Each has ``resolved_by``: the replay that succeeded after it failed, or None. With ``unresolved`` only
-        executions that failed, timed out or are dead and have no such replay.
+        executions that failed, timed out or are dead and have no such replay. Raises :class:`Invalid` for an unknown
+        ``state``.
         """
+        choices.check("state", [state], STATES)
         shown = columns(execution, payloads)
         statement = sa.select(*shown)
         for column, value in ((execution.c.function, function), (execution.c.state, state)):

@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.agents import meters
@@ -145,8 +146,7 @@ class Proposals:
         if state == "open":
             statement = statement.where(proposal.c.ended_at.is_(None))
         elif state is not None:
-            if state not in STATES:
-                raise Invalid(f"unknown state {state!r}", f"known are: open, {', '.join(STATES)}")
+            choices.check("state", [state], ("open", *STATES))
             statement = statement.where(proposal.c.state == state)
         if function is not None:
             statement = statement.where(proposal.c.function == function)

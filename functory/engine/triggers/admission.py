@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from functory.engine.database.schema import suppression
+from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
@@ -73,7 +74,7 @@ class Suppress:
     """A trigger that matched but must not run: the reason, with limit and actual value."""
 
     trigger: Mapping[str, Any]
-    reason: str
+    reason: SuppressionReason
     limit: int | None = None
     actual: int | None = None
     detail: str = ""

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database import prune_watermarks
@@ -27,6 +28,7 @@ from functory.engine.database.schema import (
     trigger,
     trigger_version,
 )
+from functory.engine.database.schema.events import SUPPRESSION_REASONS
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound, Refused
 from functory.engine.events.store import as_id
@@ -154,8 +156,9 @@ def list_firings(
     """Return firings of a trigger by their events, newest first, each with its event and execution.
 
     With filters a page looks at :data:`LOOKED_AT` firings at most, so it may have fewer rows than ``limit`` and still
-    have a ``next``.
+    have a ``next``. Raises :class:`Invalid` for an unknown reason.
     """
+    choices.check("reason", reasons, SUPPRESSION_REASONS)
     newest = (
         sa.select(firing)
         .where(firing.c.trigger_id == trigger_id)
@@ -195,6 +198,7 @@ def list_suppressions(
     """Return the counts of suppressed matches by trigger, root and reason, the latest first, and the key of the next
     page.
     """
+    choices.check("reason", reasons, SUPPRESSION_REASONS)
     order = (suppression.c.last_at, suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason)
     statement = (
         sa.select(suppression, trigger.c.name.label("trigger"))

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database import audit
@@ -27,8 +28,9 @@ from functory.engine.database.schema import (
     trigger,
     trigger_version,
 )
+from functory.engine.database.schema.events import SUPPRESSION_REASONS
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import FunctoryError, Invalid, NotFound
+from functory.engine.errors import FunctoryError, NotFound
 from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.executions import queue_rows
@@ -51,12 +53,17 @@ MakeTemplate = Callable[[str, Mapping[str, Any], Mapping[str, Any]], InputTempla
 
 @dataclass(frozen=True)
 class MatchFilter:
-    """Which suppressed matches: of a trigger (its name), of a root, for these reasons, of the triggers in a scope."""
+    """Which suppressed matches: of a trigger (its name), of a root, for these reasons, of the triggers in a scope.
+    Raises :class:`Invalid` for an unknown reason.
+    """
 
     trigger: str | None = None
     root_id: str | None = None
     reasons: Sequence[str] = ()
     scope: Scope = None
+
+    def __post_init__(self) -> None:
+        choices.check("reason", self.reasons, SUPPRESSION_REASONS)
 
 
 @dataclass
@@ -225,17 +232,6 @@ def _key(row: Mapping[str, Any]) -> str:
 def _check_trigger(tx: Tx, name: str) -> None:
     if tx.scalar(sa.select(trigger.c.id).where(trigger.c.name == name)) is None:
         raise NotFound(f"trigger {name} does not exist", try_="functory trigger list")
-
-
-def check_reasons(reasons: Sequence[str]) -> None:
-    """Raise :class:`Invalid` for texts that are no reason."""
-    for reason in reasons:
-        if not reason.isidentifier():
-            raise Invalid(
-                f"{reason!r} is not a reason",
-                "a reason is a word such as budget",
-                "functory trigger suppressed",
-            )
 
 
 _RESUMED = (

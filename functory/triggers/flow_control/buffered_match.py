@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
+from functory.engine.database.schema.events import SuppressionReason
+
 
 @dataclass(frozen=True)
 class WaitingMatch:
@@ -55,7 +57,7 @@ class DroppedMatch:
     """A match that does not fire: the reason as it is recorded, and a sentence for people."""
 
     id: str
-    reason: str
+    reason: SuppressionReason
     detail: str
 
 

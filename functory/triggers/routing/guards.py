@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.events import causation
 from functory.engine.flow_control import rate_limits
 from functory.engine.flow_control.rate_limits import RateGuard
@@ -35,7 +36,7 @@ _DEFAULT_DATA = ({"webhook", "headers", "query", "body"}, {"queue", "headers", "
 class GuardResult:
     """A guard that refuses a match: its name, its limit, the value that exceeded it, and the trigger path."""
 
-    guard: str
+    guard: SuppressionReason
     limit: int
     value: int
     detail: str

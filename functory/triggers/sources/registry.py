@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from functory.engine import choices
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
@@ -102,14 +103,22 @@ class Registry:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """A source's row, with ``events_last_hour``. Raises :class:`NotFound`."""
+        self._check_kind(kind)
         return self._with_numbers([self.store.get(kind, name)])[0]
 
     def list(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All sources that are not deleted, by kind and name, each with ``events_last_hour``."""
-        return self._with_numbers(self.store.list(kind))
+        """All sources that are not deleted, by kind and name, each with ``events_last_hour``. Raises :class:`Invalid`
+        for a ``kind`` that is neither installed nor that of a stored source.
+        """
+        found = self.store.list(kind)
+        if not found:
+            stored = {row["kind"] for row in self.store.list()} if kind is not None else ()
+            choices.check("kind of source", [kind], sorted({*installed_plugins(), *stored}))
+        return self._with_numbers(found)
 
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
         """Write no more events of a source until it is resumed. Raises :class:`NotFound`."""
+        self._check_kind(kind)
         self.store.pause(kind, name, note=note, author=author, hook=self._disable_hook(kind))
 
     def resume(self, kind: str, name: str, *, author: str = "") -> None:
@@ -118,6 +127,7 @@ class Registry:
 
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
         """Delete a source; its events stay. Raises :class:`NotFound`."""
+        self._check_kind(kind)
         self.store.delete(kind, name, author=author, hook=self._disable_hook(kind))
 
     def files(self, name: str, limit: int = 1000) -> Sequence[dict[str, Any]]:
@@ -131,6 +141,11 @@ class Registry:
     def rescan(self, name: str, *, content: bool = False) -> None:
         """Make a watch compare every file again (:func:`functory.engine.sources.file_watches.rescan`)."""
         file_watches.rescan(self._database, name, content=content)
+
+    def _check_kind(self, kind: str) -> None:
+        """Raise :class:`NotFound` for a kind that is neither installed nor that of a stored source."""
+        if kind not in installed_plugins() and not self.store.list(kind):
+            raise _unknown_kind(kind)
 
     def _with_numbers(self, rows: Sequence[dict[str, Any]]) -> _Rows:
         numbers = self._tallies().of_sources([(row["kind"], row["name"]) for row in rows])
@@ -163,8 +178,14 @@ def find_plugin(kind: str) -> SourcePlugin:
     """A plug-in by its kind. Raises :class:`NotFound`."""
     known = installed_plugins()
     if kind not in known:
-        raise NotFound(f"there is no kind of source {kind!r}", f"the kinds are {', '.join(known)}")
+        raise _unknown_kind(kind)
     return known[kind]
+
+
+def _unknown_kind(kind: str) -> NotFound:
+    return NotFound(
+        f"there is no kind of source {kind[:40]!r}", f"the kinds are {', '.join(installed_plugins())}"
+    )
 
 
 def parse_config(plugin: SourcePlugin, config: Mapping[str, Any]) -> Any:

@@ -167,9 +167,15 @@ def suppressed(
     json: AsJson = False,
 ) -> None:
     """List suppressed firings, newest first: one line per trigger, root and reason, with a count."""
+    from functory.engine.errors import Invalid
+
     if events:
         _print_matches(trigger, reason or (), json)
         return
+    if trigger or reason:
+        raise Invalid(
+            "--trigger and --reason need --events", "the list of counts has all of them", "--events"
+        )
     with session.engine() as engine:
         rows = engine.suppressions.list()
     columns = {

@@ -7,6 +7,8 @@ not confirmed.
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import sqlalchemy as sa
 from sqlalchemy import Column, Index, Table, text
 
@@ -16,6 +18,16 @@ from functory.engine.database.schema.metadata import metadata, partial
 # An event is updated once, when it is routed. All events of a page are often routed in one transaction, which needs
 # room for the second version of each of them.
 EVENT_FILLFACTOR = 50
+
+EVENT_STATES = ("pending", "routed", "quarantined")
+# Why a match did not fire (docs/reference/triggers.md).
+SuppressionReason = Literal[
+    "own_event", "cycle", "depth", "budget", "breaker_open", "rate", "source_rate", "repeat_rate", "trigger_paused",
+    "shadow", "condition_error", "function_unavailable", "input_error", "undone", "idempotent", "rate_limited",
+    "singleton", "overlap", "debounced", "unmatched", "late", "awaited", "cancelled", "trigger_deleted",
+    "trigger_changed",
+]  # fmt: skip
+SUPPRESSION_REASONS: tuple[str, ...] = get_args(SuppressionReason)
 
 event = Table(
     "event",
@@ -33,7 +45,7 @@ event = Table(
     Column("depth", sa.Integer, nullable=False),
     Column("chain", Json, nullable=False),
     Column("dedup_key", sa.String(255)),
-    Column("state", State(("pending", "routed", "quarantined")), nullable=False),
+    Column("state", State(EVENT_STATES), nullable=False),
     Column("route_attempts", sa.Integer, nullable=False, default=0),
     Column("problem", Words),
     Column("routed_at", Instant),

@@ -10,13 +10,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import approval, proposal, run
 from functory.engine.database.schema.agents import APPROVAL_KINDS
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import AlreadyDecided, Invalid, NotFound
+from functory.engine.errors import AlreadyDecided, NotFound
 from functory.engine.events.store import as_id
 
 STATES = ("pending", "approved", "edited", "rejected", "answered", "expired", "withdrawn")
@@ -39,8 +40,7 @@ def page(
     is_upward = state == "pending"
     for name, value, known in (("state", state, STATES), ("kind", kind, APPROVAL_KINDS)):
         if value is not None:
-            if value not in known:
-                raise Invalid(f"unknown {name} {value[:40]!r}", f"known are: {', '.join(known)}")
+            choices.check(name, [value], known)
             conditions.append(approval.c[name] == value)
     if run_id is not None:
         conditions.append(approval.c.run_id == as_id(run_id, "run"))

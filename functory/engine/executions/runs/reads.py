@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.agents.agent_fields import Limits
@@ -20,7 +21,7 @@ from functory.engine.database.dialects import json_member
 from functory.engine.database.schema import execution, llm_call, meter, run, run_step
 from functory.engine.database.schema.agents import RUN_ENDED, RUN_OPEN
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Invalid, NotFound
+from functory.engine.errors import NotFound
 from functory.engine.events.store import as_id
 from functory.engine.executions.runs import questions, rows
 from functory.engine.serialization import json_codec
@@ -78,8 +79,7 @@ def page(
     if state == "open":
         conditions.append(run.c.ended_at.is_(None))
     elif state is not None:
-        if state not in STATES:
-            raise Invalid(f"unknown state {state[:40]!r}", f"known are: open, {', '.join(STATES)}")
+        choices.check("state", [state], ("open", *STATES))
         conditions.append(run.c.state == state)
     if root_id is not None:
         conditions.append(run.c.root_id == as_id(root_id, "execution"))
