@@ -168,7 +168,7 @@ FREE_NAMES = frozenset({
     "--rate", "--rate-limit", "--read", "--requirement", "--root", "--run", "--secret", "--set", "--settle",
     "--share", "--signed", "--since", "--source", "--start", "--subject", "--table", "--target-function",
     "--throttle", "--timestamp-header", "--timezone", "--to", "--tolerance", "--tool", "--trigger",
-    "--trigger-function", "--type", "--url", "--user", "--when", "--write", "call", "changes", "event",
+    "--trigger-function", "--type", "--url", "--user", "--when", "--write", "call", "changes", "event", "files",
     "fields", "file", "folder", "function", "goal", "id", "id_", "key", "memory", "name", "path", "proposal",
     "query", "question", "reference", "root", "run", "text", "token", "type_", "url", "value", "version",
     "what", "which",
