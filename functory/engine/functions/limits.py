@@ -57,7 +57,9 @@ class Limits:
         return self.max_attempts or max(self.retries + 1, MIN_ATTEMPTS)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the limits by their names, without lists that are empty: each attempt stores them."""
+        found = {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
+        return {name: one for name, one in found.items() if one != []}
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
