@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from functory.engine import extras
 from functory.engine.agents import calls, model_fields, requests
 from functory.engine.agents.call_outcomes import Answer, Failure, Outcome
 from functory.workers.gateway.adapter import Ask
@@ -207,4 +208,4 @@ def test_without_the_extra_the_call_says_what_to_install(
     monkeypatch.setitem(sys.modules, "litellm", None)
     found = send("ok")
     assert (found.kind, send.asked) == ("final", [])
-    assert "functory[agents]" in found.problem
+    assert extras.install_command("agents") in found.problem
