@@ -46,7 +46,8 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     rest = asyncio.all_tasks(loop)
     for task in rest:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+    if rest:
+        loop.run_until_complete(asyncio.wait(rest))
     loop.close()
 
 
