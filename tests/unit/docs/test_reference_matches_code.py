@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import get_type_hints
 
@@ -66,7 +67,7 @@ def amount(name: str, text: str) -> int | float:
 
 def test_the_limits_have_their_defaults_and_bounds() -> None:
     shown = {row[0].strip("`"): row[1:3] for row in rows("reference/functions.md", "## Limits")}
-    defaults = limits.Limits().as_json()
+    defaults = asdict(limits.Limits())
     assert set(shown) == set(defaults)
     for name, (default, bounds) in shown.items():
         if name in limits.ERROR_NAMES:
