@@ -3,7 +3,8 @@
     from functory import call, emit, register_function, register_trigger
 
 The module-level names use one engine per process, opened at their first use (see
-:func:`functory.engine_of_process`). Any stored function can also be called as an attribute:
+:func:`functory.engine_of_process`). What the decorators declare before that is written then
+(:func:`functory.register`). Any stored function can also be called as an attribute:
 ``functory.parse(text)`` runs it as an execution. Importing this module is cheap; everything heavy
 is loaded when it is needed.
 
@@ -20,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from functory import declarations
 from functory._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ __all__ = [
     "log",
     "memory",
     "progress",
+    "register",
     "register_function",
     "register_trigger",
     "secret",
@@ -163,7 +166,8 @@ def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
 
     With ``FUNCTORY_URL``, or ``url`` in ``functory.toml``, it is a client of that server.
 
-    Without ``create`` it raises :class:`NotFound` where that would make a database.
+    What was declared before is written first; raises when that fails (:func:`functory.declarations.write`). Without
+    ``create`` it raises :class:`NotFound` where that would make a database.
     """
     global _default_engine
     with _lock:
@@ -179,15 +183,33 @@ def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
 
                 _default_engine = RemoteFunctory()
             atexit.register(close)
-        return _default_engine
+        engine = _default_engine
+    if declarations.waiting():
+        declarations.write(engine)
+    return engine
 
 
 def use(engine: Functory | RemoteFunctory | None) -> Functory | RemoteFunctory | None:
-    """Let the module-level functions use ``engine`` (None: the default one again). Returns what they used before."""
+    """Let the module-level functions use ``engine`` (None: the default one again). Returns what they used before.
+
+    What was declared before any use of an engine is written into it.
+    """
     global _default_engine
     with _lock:
         before, _default_engine = _default_engine, engine
+    if engine is not None and declarations.waiting():
+        declarations.write(engine)
     return before
+
+
+def register() -> None:
+    """Save now what ``register_function`` and ``register_trigger`` have declared, in the order of its declaration.
+
+    The first use of the engine of the process does the same. Raises when something cannot be saved, with the file and
+    line that declares it; the others are saved.
+    """
+    if declarations.waiting():
+        engine_of_process()
 
 
 def close() -> None:
@@ -208,7 +230,17 @@ def register_function(**declared: Any) -> Callable[[Callable[_P, _R]], Callable[
 
 
 def register_function(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`."""
+    """Decorator: save a function as an immutable version; see :meth:`Functory.register_function`.
+
+    While the engine of the process is not open, the function is checked and remembered (:func:`register`).
+    """
+    if _is_remembered():
+
+        def declare(target: Callable[..., Any]) -> Callable[..., Any]:
+            declarations.declare_function(target, declared)
+            return target
+
+        return declare(function) if function is not None else declare
     engine = _verbs()
     if function is None:
         return engine.register_function(**declared)
@@ -216,7 +248,13 @@ def register_function(function: Callable[..., Any] | None = None, /, **declared:
 
 
 def register_trigger(name: str | None = None, **fields: Any) -> Any:
-    """Save a trigger in either spelling; see :meth:`Functory.register_trigger`. Returns its row."""
+    """Save a trigger in either spelling; see :meth:`Functory.register_trigger`. Returns its row.
+
+    While the engine of the process is not open, the trigger is checked and remembered (:func:`register`). Reading the
+    returned row saves it then.
+    """
+    if _is_remembered():
+        return declarations.declare_trigger(name, fields, register)
     return _verbs().register_trigger(name, **fields)
 
 
@@ -270,6 +308,13 @@ def emit_many(events: Iterable[Mapping[str, Any]]) -> list[str]:
     return _verbs().emit_many(events)
 
 
+def _is_remembered() -> bool:
+    """Say whether a declaration waits for the first use of the engine. A server gets it at once."""
+    from functory.remote import address
+
+    return _default_engine is None and address.url_of_process() is None
+
+
 def _verbs() -> Any:
     """What both kinds of engine offer under the same names."""
     return engine_of_process()
@@ -289,7 +334,7 @@ def __getattr__(name: str) -> Any:
     from functory.engine.errors import NotFound
 
     try:
-        engine = engine_of_process(create=False)
+        engine = engine_of_process(create=declarations.has_function(name))
         engine.functions.get(name)
     except NotFound:
         raise AttributeError(_no_such_attribute(name)) from None

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from functory import decorated_function
+from functory import declarations, decorated_function
 from functory.client_services import ClientServices
 from functory.engine.access import grants
 from functory.engine.errors import FunctoryError, WaitTimeout
@@ -62,6 +62,18 @@ class Functory(ClientServices):
         of_engine = ("author", "create")
         return RemoteFunctory(settings, **{name: options[name] for name in options if name not in of_engine})
 
+    def __init__(self, settings: Settings | None = None, *, author: str = "", create: bool = True) -> None:
+        """Open the database as :class:`ClientServices` does. Without settings of its own, which means the database of
+        the process, it saves what modules have declared; raises when that fails (:func:`declarations.write`).
+        """
+        super().__init__(settings, author=author, create=create)
+        if settings is None and declarations.waiting():
+            try:
+                declarations.write(self)
+            except BaseException:
+                self.close()
+                raise
+
     @cached_property
     def schedules(self) -> Schedules:
         """Schedules, with their triggers."""
@@ -84,15 +96,20 @@ class Functory(ClientServices):
         """
 
         def decorate(target: F) -> F:
-            text, fields = decorated_function.text_and_fields(target, declared)
-            row = self.functions.save(text, author=self.author, **fields)
-            broken = self.trigger_saves.broken_by(row)
-            for warning, kind in decorated_function.warnings_of(row, self.pending(row), broken):
-                warnings.warn(warning, kind, stacklevel=2)
-            target.functory_version = row["number"]  # type: ignore[attr-defined]
+            self.save_decorated(target, *decorated_function.text_and_fields(target, declared))
             return target
 
         return decorate(function) if function is not None else decorate
+
+    def save_decorated(self, target: Callable[..., Any], text: str, fields: Mapping[str, Any]) -> None:
+        """Save a decorated function, of which :func:`functory.decorated_function.text_and_fields` has read the source
+        and the fields, and warn as :meth:`register_function` does.
+        """
+        row = self.functions.save(text, author=self.author, **fields)
+        broken = self.trigger_saves.broken_by(row)
+        for warning, kind in decorated_function.warnings_of(row, self.pending(row), broken):
+            warnings.warn(warning, kind, stacklevel=3)
+        target.functory_version = row["number"]  # type: ignore[attr-defined]
 
     def pending(self, version: Mapping[str, Any]) -> list[str]:
         """Return the grants that a version declares and does not have yet, each with the command that allows it."""

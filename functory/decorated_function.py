@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from functory.engine.functions import dependencies
+from functory.engine.functions import declaration, dependencies
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.limits import Limits
-from functory.engine.functions.source import modules
+from functory.engine.functions.source import modules, parser
 from functory.engine.functions.source.capture import capture_source
 
 
@@ -27,6 +27,18 @@ def text_and_fields(target: Callable[..., Any], declared: Mapping[str, Any]) -> 
         folder = Path(inspect.getfile(target)).parent / lib
         made["modules"] = modules.reachable(text, modules.ModuleFolder(folder))
     return text, made
+
+
+def check(text: str, fields: Mapping[str, Any]) -> str:
+    """Check what :func:`text_and_fields` has made as a save does, as far as that needs no database. Returns the name
+    of the function. Raises :class:`Invalid`.
+    """
+    # Here: a client of a server needs no database, and uses the rest of this module.
+    from functory.engine.functions.registry import Functions
+
+    of_save = inspect.signature(Functions.save).parameters
+    declaration.parse({key: value for key, value in fields.items() if key not in of_save})
+    return parser.parse(text, fields.get("name")).name
 
 
 def collect_limits(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -209,14 +209,16 @@ def lent(engine: Functory) -> Iterator[None]:
     """Inside of the block the functions of the package use ``engine``, a test's, and ``secret`` opens its secrets.
     ``state`` is empty at the begin and at the end.
     """
-    from functory import use
+    from functory import declarations, use
 
-    before = use(engine)
-    _client.open_secret = lambda name: engine.secrets.open(name).get_secret_value()
-    _client.forget_state()
-    try:
-        yield
-    finally:
-        use(before)
-        _client.open_secret = None
+    # An engine of one test does not get what an imported module declares: it would be missing in the next test's.
+    with declarations.set_aside():
+        before = use(engine)
+        _client.open_secret = lambda name: engine.secrets.open(name).get_secret_value()
         _client.forget_state()
+        try:
+            yield
+        finally:
+            use(before)
+            _client.open_secret = None
+            _client.forget_state()

@@ -137,24 +137,30 @@ class RemoteFunctory(Operations):
 
         ``declared`` is as in :meth:`functory.client.Functory.register_function`.
         """
-        import warnings
-
         from functory import decorated_function
 
         def decorate(target: F) -> F:
-            text, fields = decorated_function.text_and_fields(target, declared)
-            row = self.save_function(fields.pop("name", None) or target.__name__, text, **fields)
-            called = f"{row.name} v{row.number}"
-            for warning in (*row.warnings, *(f"{one.trigger}: {one.what}" for one in row.contract)):
-                warnings.warn(f"{called}: {warning}", stacklevel=2)
-            if row.inactive_reason:
-                warnings.warn(
-                    f"{called} is saved, but not active: {row.inactive_reason}", RuntimeWarning, stacklevel=2
-                )
-            target.functory_version = row.number  # type: ignore[attr-defined]
+            self.save_decorated(target, *decorated_function.text_and_fields(target, declared))
             return target
 
         return decorate(function) if function is not None else decorate
+
+    def save_decorated(self, target: Callable[..., Any], text: str, fields: Mapping[str, Any]) -> None:
+        """Save a decorated function, of which :func:`functory.decorated_function.text_and_fields` has read the source
+        and the fields, and warn as :meth:`register_function` does.
+        """
+        import warnings
+
+        given = dict(fields)
+        row = self.save_function(given.pop("name", None) or target.__name__, text, **given)
+        called = f"{row.name} v{row.number}"
+        for warning in (*row.warnings, *(f"{one.trigger}: {one.what}" for one in row.contract)):
+            warnings.warn(f"{called}: {warning}", stacklevel=3)
+        if row.inactive_reason:
+            warnings.warn(
+                f"{called} is saved, but not active: {row.inactive_reason}", RuntimeWarning, stacklevel=3
+            )
+        target.functory_version = row.number  # type: ignore[attr-defined]
 
     def save_function(
         self, name: str, source: str, *, expected_version: int | None = None, **fields: Any

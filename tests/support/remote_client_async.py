@@ -30,7 +30,7 @@ from functory.remote.connection import ANSWER_SECONDS
 '''
 # What waits is written by hand (async_base): a thread that waits is one that others want. Decorators save when a module
 # is imported, where there is no loop.
-_BY_HAND = {"call", "submit", "submit_many", "run", "gather", "close", "register_function"}
+_BY_HAND = {"call", "submit", "submit_many", "run", "gather", "close", "register_function", "save_decorated"}
 
 
 def async_module(operations: str, client: str) -> str:

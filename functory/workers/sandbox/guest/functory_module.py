@@ -382,6 +382,7 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
         emit_many,
         secret,
         progress,
+        register,
         register_function,
         register_trigger,
     )
@@ -407,6 +408,10 @@ def make_module(job: Job, engine: EngineClient) -> ModuleType:
 def _with_messages(messages: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     given = messages if isinstance(messages, str) else list(messages)
     return {"messages": given, **options}
+
+
+def register() -> None:
+    """Do nothing: inside an execution nothing waits to be registered."""
 
 
 def register_function(*args: Any, **options: Any) -> Any:

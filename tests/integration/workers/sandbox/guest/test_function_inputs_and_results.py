@@ -382,13 +382,13 @@ def test_source_that_cannot_be_loaded_fails_and_says_where(runner, source, kind,
 
 def test_registering_decorators_do_nothing_and_triggers_are_refused(runner):
     source = """
-        from functory import register_function
+        from functory import register, register_function
         @register_function(imports=["json"], metadata={"a": 1})
         def g(): return 1
         @register_function
-        def f(): return g()
+        def f(): return g(), register()
         """
-    assert result(runner, source) == 1
+    assert result(runner, source) == [1, None]
     outcome = run(runner, "from functory import register_trigger\nregister_trigger('x')\ndef f(): pass")
     assert outcome.error["type"] == "functory.Refused"
     assert "register_trigger does not work inside a running function" in outcome.error["message"]
