@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from functory import decorated_function
 from functory.client_services import ClientServices
@@ -48,7 +48,7 @@ class Functory(ClientServices):
     @overload
     def __new__(
         cls, settings: Settings | None = None, *, author: str = "", create: bool = True
-    ) -> Functory: ...
+    ) -> Self: ...
 
     def __new__(cls, settings: Settings | str | None = None, **options: Any) -> Any:
         """Choose between an engine and a client of a server."""
