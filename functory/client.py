@@ -46,9 +46,7 @@ class Functory(ClientServices):
     def __new__(cls, settings: str, *, token: str | None = None, timeout: float = 60.0) -> RemoteFunctory: ...
 
     @overload
-    def __new__(
-        cls, settings: Settings | None = None, *, author: str = "", create: bool = True
-    ) -> Self: ...
+    def __new__(cls, settings: Settings | None = None, *, author: str = "", create: bool = True) -> Self: ...
 
     def __new__(cls, settings: Settings | str | None = None, **options: Any) -> Any:
         """Choose between an engine and a client of a server."""

@@ -195,6 +195,17 @@ def test_a_running_attempt_keeps_its_lease_and_is_named_when_it_takes_too_long(
     assert [one["outcome"] for one in engine.executions.attempts(handle.id)] == ["succeeded"]
 
 
+def test_a_source_that_runs_keeps_its_lease(engine: EngineUnderTest, tmp_path: Path) -> None:
+    engine.sources.save("file", "inbox", {"path": str(tmp_path)}, author="ada")
+    engine.settle()
+    claimed = wait_for(lambda: (row := engine.sources.store.get("file", "inbox"))["holder"] and row)
+    engine.clock.advance(hours=1)
+    after = engine.sources.store.get("file", "inbox")
+    assert after["fence"] == claimed["fence"]
+    assert after["lease_until"] > engine.clock.now()
+    engine.sources.delete("file", "inbox", author="ada")
+
+
 def test_a_nightly_schedule_over_the_change_to_summer_time(functory: EngineUnderTest) -> None:
     """With the fixture of the plug-in."""
     functory.clock.set("2026-03-27T12:00:00+01:00")
