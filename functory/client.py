@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from functory import declarations, decorated_function
 from functory.client_services import ClientServices
@@ -46,9 +46,7 @@ class Functory(ClientServices):
     def __new__(cls, settings: str, *, token: str | None = None, timeout: float = 60.0) -> RemoteFunctory: ...
 
     @overload
-    def __new__(
-        cls, settings: Settings | None = None, *, author: str = "", create: bool = True
-    ) -> Functory: ...
+    def __new__(cls, settings: Settings | None = None, *, author: str = "", create: bool = True) -> Self: ...
 
     def __new__(cls, settings: Settings | str | None = None, **options: Any) -> Any:
         """Choose between an engine and a client of a server."""

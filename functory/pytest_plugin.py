@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.engine_under_test import EngineUnderTest
 
 
 @pytest.fixture
-def functory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
-    """An embedded engine in a folder of its own, empty at first; ``functory.settle()`` waits for all work.
+def functory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineUnderTest]:
+    """An embedded engine in a folder of its own, empty at first; ``functory.settle()`` waits for all work, and
+    ``functory.clock`` is the time of the engine.
 
     Until the end of the test the functions of the package ``functory`` use it, ``functory.state`` is empty, and
     ``functory.secret`` opens the secrets of this engine. No database, broker, server or key of the settings is used.
     """
     from functory import in_function
-    from functory.client import Functory
     from functory.engine.settings import Settings
+    from functory.engine_under_test import EngineUnderTest
 
     settings = Settings(
         home=tmp_path_factory.mktemp("functory") / ".functory",
@@ -43,5 +44,5 @@ def functory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
         metrics_port=None,
         traces="off",
     )
-    with Functory(settings, author="pytest") as engine, in_function.lent(engine):
+    with EngineUnderTest(settings, author="pytest") as engine, in_function.lent(engine):
         yield engine

@@ -23,6 +23,8 @@ log = structlog.get_logger("functory.roles.service_loop")
 MAX_RETRY_PAUSE = 5.0
 # So long before the end of the grace period (seconds) rounds no longer wait for answers: enough to try a connection.
 GIVE_UP_SECONDS = 8.0
+# A service without a topic that rests for less than this (seconds) goes on with its work then, as the pruner does.
+REST_SECONDS = 1.0
 
 
 class ServiceLoop(threading.Thread):
@@ -38,8 +40,12 @@ class ServiceLoop(threading.Thread):
         self._succeeds = True
         # When the current round began, in monotonic seconds; None between two rounds.
         self._round_began: float | None = None
+        # The number of rounds begun, and of the last one that left nothing to do.
+        self._begun = self._rested = 0
         self._wakeup = wakeup
         self._stopping = threading.Event()
+        # Ends the wait of a service without a topic.
+        self._awake = threading.Event()
 
     @property
     def healthy(self) -> bool:
@@ -66,6 +72,8 @@ class ServiceLoop(threading.Thread):
         service, pause, failed_at = self.service, 0.0, 0.0
         while not self._stopping.is_set():
             seen = self._wakeup.generation(service.topic) if service.topic else 0
+            self._awake.clear()
+            self._begun += 1
             self._round_began = time.monotonic()
             try:
                 more = service.run_once()
@@ -82,15 +90,26 @@ class ServiceLoop(threading.Thread):
                 log.info("recovered", role=service.name, after_seconds=round(time.monotonic() - failed_at, 1))
             self._succeeds, pause, failed_at = True, 0.0, 0.0
             if not more:
+                if service.topic is not None or due is None or due >= REST_SECONDS:
+                    self._rested = self._begun
                 self._wait(seen, math.inf if due is None else due)
         try:
             service.close()
         except Unavailable as error:
             log.warning("ended without the database or broker", role=service.name, why=error.why)
 
+    def begin_round(self) -> Callable[[], bool]:
+        """Let a service without a topic begin a round now; the others begin at a signal of their topic. Returns
+        whether a round that began after this call has left nothing to do.
+        """
+        asked = self._begun + 1
+        self._awake.set()
+        return lambda: self._rested >= asked
+
     def stop(self) -> None:
         """Ask the loop to end after its current round."""
         self._stopping.set()
+        self._awake.set()
         if self.service.topic:
             self._wakeup.signal([self.service.topic])
 
@@ -110,7 +129,8 @@ class ServiceLoop(threading.Thread):
         """Wait for a wake-up signal newer than ``seen``, at most the poll interval or ``due`` seconds."""
         service = self.service
         if service.topic is None:
-            self._stopping.wait(min(service.poll_seconds, due))
+            if not self._stopping.is_set():
+                self._awake.wait(min(service.poll_seconds, due))
             return
         began = time.monotonic()
         self._wakeup.wait(service.topic, seen, min(service.poll_seconds * self._wakeup.poll_multiplier, due))

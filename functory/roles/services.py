@@ -15,11 +15,13 @@ Any number of processes may run each role: rows are claimed, so no process is a 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Literal
 
 from functory.engine import thread_switches
 from functory.engine.database.connection import Database
+from functory.engine.database.wakeups import TOPICS
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions.batches import BatchRunner
@@ -56,6 +58,8 @@ from functory.workers.sandbox.runner import Runner
 
 # How long the services of this process have for their last round.
 STOP_SECONDS = 10.0
+# Between two looks whether the services rest.
+REST_POLL_SECONDS = 0.002
 
 Role = Literal["router", "scheduler", "watcher", "gateway"]
 # Those that run in the process of an embedded engine. Its gateway is a child process: it alone has the keys of models.
@@ -150,6 +154,21 @@ class EmbeddedRoles:
     def health(self) -> dict[str, bool]:
         """Service by name: it runs, and its last round succeeded."""
         return {loop.service.name: loop.healthy for loop in self._loops}
+
+    def rest(self, deadline: float) -> list[str]:
+        """Let each service run a round now, and wait until it has nothing left to do, until ``deadline`` (monotonic
+        seconds) at most. Returns the names of those that still work.
+
+        The reaper is left out: from round to round it finds out whether the clock was set.
+        """
+        loops = [loop for loop in self._loops if not isinstance(loop.service, Reaper)]
+        rested = {loop.service.name: loop.begin_round() for loop in loops}
+        self._database.wakeup.signal(TOPICS)
+        while open_ := [name for name, has_rested in rested.items() if not has_rested()]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(REST_POLL_SECONDS)
+        return open_
 
     def stop(self) -> None:
         """Stop all services, then the worker. Running executions are released."""

@@ -7,7 +7,6 @@ function names of its own.
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
 
 import pytest
 
@@ -152,8 +151,7 @@ def test_an_execution_keeps_input_output_times_logs_and_dependency_versions(
     )
     row = run(functory, name, x=4)
     assert (row["state"], row["input"], row["result"]) == ("succeeded", {"x": 4}, {"value": 50})
-    # Two processes have asked the server for its time: their clocks differ by some milliseconds.
-    assert row["created_at"] - timedelta(seconds=1) < row["started_at"] <= row["finished_at"]
+    assert row["created_at"] <= row["started_at"] <= row["finished_at"]
     assert sorted(row["versions"]) == sorted([f"{name}@1", f"low_{name}@1", f"mid_{name}@1"])
     spans = functory.executions.spans(row["id"])
     assert [(s["function"], s["input"], s["output"]) for s in sorted(spans, key=lambda s: s["seq"])] == [

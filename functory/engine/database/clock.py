@@ -140,6 +140,38 @@ class ServerClock:
         return self._anchor
 
 
+class StoppableClock:
+    """This machine's clock until it is set; from then on it stands, and changes only when it is set again.
+
+    ``monotonic`` goes on: pauses, and how long a process may be silent, are real time.
+    """
+
+    def __init__(self) -> None:
+        self._set_to: datetime | None = None
+
+    @property
+    def stands(self) -> bool:
+        """True once it was set."""
+        return self._set_to is not None
+
+    def now(self) -> datetime:
+        return self._set_to or datetime.now(UTC)
+
+    def wall(self) -> datetime:
+        return self.now()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def cached_microseconds(self) -> int:
+        """Return :meth:`now` since the epoch, for :class:`ServerIds`."""
+        return (self.now() - _EPOCH) // _MICROSECOND
+
+    def set(self, now: datetime) -> None:
+        """Set the clock to ``now``, a time in UTC."""
+        self._set_to = now
+
+
 class ManualClock:
     """A clock that changes only when it is advanced; for tests and simulations."""
 
@@ -170,16 +202,21 @@ def new_id() -> str:
 
 
 class ServerIds:
-    """UUIDv7 generator that uses the clock of a database server, so that a wrong clock of this machine does no harm.
+    """UUIDv7 generator that uses the engine's clock, so that a wrong clock of this machine does no harm.
 
     Ids of one process only grow. The twelve bits behind the milliseconds are their
     fraction (RFC 9562 section 6.2, method 3), so that ids of several processes have the order of their times too.
     """
 
-    def __init__(self, clock: ServerClock) -> None:
+    def __init__(self, clock: ServerClock | StoppableClock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._last = 0
+
+    @property
+    def made_any(self) -> bool:
+        """True once an id was made."""
+        return self._last > 0
 
     def __call__(self) -> str:
         microseconds = self._clock.cached_microseconds()

@@ -35,6 +35,8 @@ _COLUMNS = [
 _PLACE = [in_flight.c[name] for name in queue_rows.CLAIMED_COLUMNS]
 _FACTS = [grant_approvals.CHANGE_COUNTER, *decided_events.FACT_COLUMNS]
 _NOW = sa.bindparam("now", type_=Instant)
+# The clocks of two processes differ by some milliseconds: no execution starts before it was created.
+_STARTED = sa.case((execution.c.created_at > _NOW, execution.c.created_at), else_=_NOW)
 # The conditions of a claim. What was sent is due by the dispatcher's clock; the clock of this process may be slightly
 # behind.
 _CLAIMABLE = (
@@ -63,7 +65,7 @@ def _claimed(*conditions: Any) -> Any:
             fence=execution.c.fence + 1,
             lease_until=sa.bindparam("lease", type_=Instant),
             worker_id=sa.bindparam("worker"),
-            started_at=sa.func.coalesce(execution.c.started_at, _NOW),
+            started_at=sa.func.coalesce(execution.c.started_at, _STARTED),
         )
         .returning(*_COLUMNS, *_FACTS)
     )

@@ -242,7 +242,8 @@ def finish(
     }
     if final:
         values |= {
-            "finished_at": tx.now,
+            # The claim may have taken its start from a clock that is ahead by some milliseconds.
+            "finished_at": max(tx.now, claim.row["started_at"]),
             "result": attempt_result.result,
             # Results of earlier versions may be "repr".
             "result_kind": "json",

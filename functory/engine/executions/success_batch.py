@@ -108,7 +108,7 @@ _SUCCEEDED_ON_POSTGRESQL = sa.text(
             position int, id uuid, fence int, result text, warnings text, took float8, waited float8)
     ), own AS (
         UPDATE execution SET state = 'succeeded', lease_until = NULL, error = NULL, warnings = given.warnings,
-            finished_at = :now, result = given.result, result_kind = 'json'
+            finished_at = greatest(:now, execution.started_at), result = given.result, result_kind = 'json'
         FROM given
         WHERE execution.id = ANY(ARRAY(SELECT given.id FROM given))
             AND execution.id = given.id AND execution.fence = given.fence AND execution.state = 'running'
@@ -178,7 +178,7 @@ def _store_on_sqlite(tx: Tx, successes: Sequence[Success]) -> set[int]:
         [
             key
             | {
-                "finished_at": tx.now,
+                "finished_at": max(tx.now, success.claim.row["started_at"]),
                 "result": success.attempt_result.result,
                 "warnings": list(success.attempt_result.warnings),
             }

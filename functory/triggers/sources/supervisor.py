@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import structlog
 
@@ -70,7 +71,9 @@ class SourceSupervisor(Service):
         self._monotonic = monotonic
         self._rng = rng or random.Random()  # noqa: S311  (spreads retries, guards nothing)
         self._runners: list[SourceRunner] = []
+        # The last renewal, by the monotonic clock and by the engine's.
         self._renewed = 0.0
+        self._renewed_at: datetime | None = None
         self._closing = threading.Event()
         self._guard: threading.Thread | None = None
 
@@ -124,9 +127,11 @@ class SourceSupervisor(Service):
         held = [one.held for one in self._runners if not one.stop_event.is_set()]
         if not held:
             return
-        now = self._monotonic()
+        now, engine_now = self._monotonic(), self._database.clock.now()
         lease = self._settings.lease_seconds
-        due = now - self._renewed >= lease * RENEW_AT
+        # A lease ends by the engine's clock, which may be set: this process would claim its own sources again.
+        passed = max(now - self._renewed, (engine_now - (self._renewed_at or engine_now)).total_seconds())
+        due = passed >= lease * RENEW_AT
         kept = {
             one.id: one
             for one in (self._store.renew(held, lease) if due else self._store.still_claimed(held))
@@ -139,7 +144,7 @@ class SourceSupervisor(Service):
             elif due:
                 one.deadline = now + lease * STOP_AT
         if due:
-            self._renewed = now
+            self._renewed, self._renewed_at = now, engine_now
 
     def _start(self) -> bool:
         names = [name for name in self._plugins if name not in self._idle]
@@ -179,7 +184,7 @@ class SourceSupervisor(Service):
         self._runners.append(one)
         if len(self._runners) == 1:
             # The claim counts as a renewal: the next one is a third of a lease away.
-            self._renewed = now
+            self._renewed, self._renewed_at = now, self._database.clock.now()
         log.info("source started", kind=held.row["kind"], source=held.row["name"], fence=held.fence)
         one.start()
         if self._guard is None:

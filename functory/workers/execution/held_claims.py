@@ -183,7 +183,8 @@ class HeldClaims:
         metrics.worker_slots.labels("idle").set(max(0, self._settings.worker_slots - busy))
 
     def _renew_until_closed(self) -> None:
-        last_heartbeat: float | None = None
+        # By the monotonic clock, and by the engine's, by which leases end: that one may be set.
+        last_heartbeat: tuple[float, datetime] | None = None
         failing = False
         check_at = 0.0
         while not self._closed.is_set():
@@ -192,12 +193,14 @@ class HeldClaims:
             try:
                 if is_check:
                     check_at = now + min(CANCEL_CHECK_SECONDS, self._settings.heartbeat_seconds)
-                    heartbeat_due = (
-                        last_heartbeat is None or now - last_heartbeat >= self._settings.heartbeat_seconds
+                    engine_now = self._database.clock.now()
+                    heartbeat_due = last_heartbeat is None or (
+                        max(now - last_heartbeat[0], (engine_now - last_heartbeat[1]).total_seconds())
+                        >= self._settings.heartbeat_seconds
                     )
                     self._renew(heartbeat_due)
                     if heartbeat_due:
-                        last_heartbeat = now
+                        last_heartbeat = now, engine_now
                     self._release_waiting_claims(now)
                     self._attempts.reconcile()
                 if is_check or now >= self.output.due_at():

@@ -7,6 +7,8 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Stale
+from functory.engine.executions import dispatch
+from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.leases import MAX_RELEASES
 from functory.engine.executions.outcomes import result_or_raise
 from functory.engine.executions.retry_or_dead import AttemptResult
@@ -264,3 +266,19 @@ def test_a_cancel_that_comes_too_late_leaves_the_result(ready):
     ready.executions.cancel(row["id"])
     assert ready.finish(claim, result=1).state == "succeeded"
     check(ready)
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_no_execution_starts_before_it_was_created_or_ends_before_it_has_started(ready, outcome):
+    """The clock of the worker is some milliseconds behind that of the process that started the execution."""
+    ready.function("once", limits={"retries": 0})
+    row = ready.start("once")
+    sent: list[str] = []
+    window = DispatchWindow()
+    dispatch.dispatch(ready.database, sent.extend, redispatch=5, worker_ttl=LEASE, window=window)
+    assert sent == [row["id"]]
+    ready.advance(-0.003)
+    ready.finish(ready.claim(row), outcome)
+    after = ready.executions.get(row["id"])
+    assert after["state"] == outcome
+    assert after["created_at"] == after["started_at"] == after["finished_at"]
