@@ -1,4 +1,4 @@
-"""The id of an event is its place in the order of its subject: it grows in a process, along causes, and with the time."""
+"""The id of an event is its place in its subject's order: it grows in a process, along causes, and with the time."""
 
 from __future__ import annotations
 
