@@ -51,6 +51,9 @@ class SystemClock:
 
 # A server's clock is asked again after this many seconds.
 REFRESH_SECONDS = 10.0
+# Ids follow another process that is ahead by at most this (seconds), which is more than two measurements of one clock
+# differ. A row with a later id was made by another clock.
+FOLLOW_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -211,7 +214,24 @@ class ServerIds:
     def __init__(self, clock: ServerClock | StoppableClock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        # In units of 1/4096 millisecond.
         self._last = 0
+        # About the last id: most rows that are followed are older, and their ids need not be read.
+        self._made = ""
+
+    def follow(self, id_: str) -> None:
+        """Make only ids above ``id_`` from now on, the id of a row by any process, in its canonical form.
+
+        Two processes measure the server's clock with an error each. Without this, the effect could have a lower id than
+        its cause in another process.
+        """
+        if id_ <= self._made:
+            return
+        timestamp = int(id_[:8] + id_[9:13] + id_[15:18], 16)
+        latest = self._clock.cached_microseconds() + round(FOLLOW_SECONDS * 1_000_000)
+        with self._lock:
+            if timestamp >> 12 <= latest // 1000:
+                self._last = max(self._last, timestamp)
 
     @property
     def made_any(self) -> bool:
@@ -225,4 +245,5 @@ class ServerIds:
             self._last = timestamp = max(timestamp, self._last + 1)
         random = int.from_bytes(os.urandom(8)) >> 2
         text = f"{timestamp >> 12 << 80 | 7 << 76 | (timestamp & 0xFFF) << 64 | 2 << 62 | random:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        self._made = id_ = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return id_

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, CursorResult, Dialect
 from sqlalchemy.exc import SQLAlchemyError
 
 from functory.engine.database import sqlite_rows
+from functory.engine.database.clock import ServerIds
 
 # From this number of rows on, COPY takes PostgreSQL and its client less time than INSERT.
 COPY_ROWS = 4
@@ -39,6 +40,11 @@ class Tx:
         self._ends: list[Callable[[bool], None]] = []
         # True when the commit itself sends the wake-ups to other processes.
         self.notified = False
+
+    def follow(self, id_: str) -> None:
+        """Let :attr:`new_id` make only ids above ``id_`` from now on: its row is the cause of what is written next."""
+        if isinstance(self.new_id, ServerIds):
+            self.new_id.follow(id_)
 
     def execute(self, statement: sa.Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; ``rows`` is a mapping or a sequence of them (then in one batch)."""

@@ -142,7 +142,7 @@ def _ingest(
         if token is not None:
             tokens.setdefault(one.dedup_key, token)
     causes = {token: find_cause(tx, token) for token in sorted(set(tokens.values()))}
-    # In sorted order, so that two batches with the same events do not wait for each other.
+    # Their ids have the order of the batch.
     rows = [
         event_store.record(
             tx,
@@ -155,9 +155,10 @@ def _ingest(
             time=one.time,
             extensions=one.extensions,
         )
-        for key, one in sorted(first.items())
+        for key, one in first.items()
     ]
-    written = event_store.append_new(tx, rows)
+    # In sorted order, so that two batches with the same events do not wait for each other.
+    written = event_store.append_new(tx, sorted(rows, key=lambda row: row["dedup_key"]))
     ids = {row["dedup_key"]: row["id"] for row in rows if row["id"] in written}
     fresh = set(ids)
     old = sorted(set(first) - fresh)

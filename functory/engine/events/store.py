@@ -84,6 +84,8 @@ def record(
     it happened, if that differs from now. ``extensions`` are attributes of the envelope beyond ours. ``depth`` is that
     of an event that came from another installation; one with a ``cause`` has the depth of its cause.
     """
+    if cause is not None:
+        tx.follow(cause.execution_id)
     id_ = tx.new_id()
     return {
         "id": id_,

@@ -71,7 +71,11 @@ def new_row(
     limit = version["limits"]
     if not isinstance(limit, Limits):
         limit = limits.parse(limit)
-    id_ = id_ or tx.new_id()
+    if id_ is None:
+        for cause_id in (event_id, parent_id):
+            if cause_id is not None:
+                tx.follow(cause_id)
+        id_ = tx.new_id()
     # The same object for all rows of a transaction: its text is made once.
     run_at = tx.now + timedelta(seconds=delay) if delay else tx.now
     return {

@@ -77,6 +77,12 @@ def test_a_batch_with_one_wrong_event_writes_nothing(world: World) -> None:
     assert orders(world) == []
 
 
+def test_the_events_of_a_batch_have_ids_in_its_order(world: World) -> None:
+    given = [sent(f"e{number}", subject="s") for number in range(20)]
+    ids = [id_ for id_, _ in Inbox(world.database, 1024).ingest(given)]
+    assert ids == sorted(ids)
+
+
 def test_many_senders_of_the_same_events_write_each_once(
     world: World, make_world: Callable[..., World]
 ) -> None:
