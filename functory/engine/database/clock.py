@@ -236,7 +236,7 @@ class ServerIds:
     @property
     def made_any(self) -> bool:
         """True once an id was made."""
-        return self._last > 0
+        return bool(self._made)
 
     def __call__(self) -> str:
         microseconds = self._clock.cached_microseconds()
