@@ -39,8 +39,8 @@ def scheduling(tmp_path, monkeypatch) -> GroupScheduling:
 
 
 def ready(scheduling: GroupScheduling) -> Any:
-    process = Process()
-    scheduling.add_node(process)  # pyright: ignore[reportArgumentType]
+    process: Any = Process()
+    scheduling.add_node(process)
     return process
 
 
