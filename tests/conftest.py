@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import structlog
+from _pytest.logging import LogCaptureHandler
 from hypothesis import settings
 
 from functory.engine.telemetry import log_config
@@ -49,17 +50,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What each test begins with, whatever an earlier one or a fixture of its module has configured.
+STRUCTLOG, LOG_LEVEL = structlog.get_config(), logging.getLogger().level
+
+
 @pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
+def _plain_logging() -> Iterator[None]:
     """A command that ran in this process has sent the log to a stream that is closed by the next test."""
-    before, root = structlog.get_config(), logging.getLogger()
-    level = root.level
-    handlers = [*root.handlers]
+    _reset_logging()
     yield
-    structlog.configure(**before)
-    root.setLevel(level)
-    for handler in {*root.handlers} - {*handlers}:
-        root.removeHandler(handler)
+    _reset_logging()
+
+
+def _reset_logging() -> None:
+    structlog.configure(**STRUCTLOG)
+    root = logging.getLogger()
+    root.setLevel(LOG_LEVEL)
+    for handler in root.handlers[:]:
+        # Those of pytest, which it adds and removes around each step of a test, stay.
+        if not isinstance(handler, LogCaptureHandler):
+            root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 VARIABLE = "TESTS_GROUPS"
 
@@ -40,6 +41,20 @@ class GroupScheduling(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Note the end of a test, and forget a group that has ended: what is assigned is counted at each test."""
+        test = self.registered_collections[node][item_index]
+        group, assigned = self._split_scope(test), self.assigned_work[node]
+        assigned[group][test] = True
+        if all(assigned[group].values()):
+            del assigned[group]
+        self._reschedule(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        # One that replaces a process that died gets its tests when it has collected them.
+        if node in self.registered_collections:
+            super()._reschedule(node)
 
     @cached_property
     def _groups(self) -> dict[str, str]:

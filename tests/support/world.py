@@ -153,6 +153,7 @@ class World:
             lease_seconds=LEASE,
             author_grants=grants.author_grant_kinds(self.settings),
             rng=random.Random(seed),
+            settings=self.settings,
         )
 
     def function(

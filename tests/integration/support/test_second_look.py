@@ -72,6 +72,9 @@ def test_is_skipped_later():
     assert False
 """
 
+# Of all that are installed only those that are used: each of dozens of processes would load the others.
+PLUGINS = ("xdist", "timeout", "hypothesispytest", "tests.support.second_look")
+
 GOOD = "def test_passes():\n    pass\n"
 
 
@@ -81,7 +84,8 @@ class Planted:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "planted"
         self.folder.mkdir()
-        (self.folder / "pytest.ini").write_text("[pytest]\naddopts = -q -p tests.support.second_look\n")
+        plugins = " ".join(f"-p {name}" for name in PLUGINS)
+        (self.folder / "pytest.ini").write_text(f"[pytest]\naddopts = -q {plugins}\n")
 
     def add(self, name: str, text: str) -> None:
         """Add a file of tests."""
@@ -91,7 +95,12 @@ class Planted:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run all of them, two at a time."""
         argv = [sys.executable, "-m", "pytest", "--second-look", "--hypothesis-seed=7", "-n", "2", *arguments]
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(self.folder)}
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(self.folder),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        }
         return subprocess.run(
             argv, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )

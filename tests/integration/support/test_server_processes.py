@@ -187,6 +187,7 @@ def test_a_postgresql_database_is_dropped_although_someone_is_connected(postgres
 
 
 @pytest.mark.xdist_group("servers-postgres")
+@pytest.mark.xdist_group("servers-postgres")
 def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(own_postgres_server: Postgres) -> None:
     postgres_server = own_postgres_server
     postgres_url = postgres_server.template("kept_by_killed")
@@ -201,6 +202,7 @@ def test_postgresql_keeps_what_it_acknowledged_when_it_is_killed(own_postgres_se
     engine.dispose()
 
 
+@pytest.mark.xdist_group("servers-postgres")
 @pytest.mark.xdist_group("servers-postgres")
 def test_postgresql_recovers_from_an_immediate_shutdown(own_postgres_server: Postgres) -> None:
     postgres_server = own_postgres_server
@@ -247,6 +249,7 @@ def test_a_database_on_a_small_disk_finds_it_full_and_has_room_again() -> None:
 
 
 @pytest.mark.rabbitmq
+@pytest.mark.xdist_group("servers-rabbitmq")
 @pytest.mark.xdist_group("servers-rabbitmq")
 def test_rabbitmq_reads_from_no_publisher_while_its_memory_is_short(own_rabbitmq_server: RabbitMQ) -> None:
     rabbitmq_server = own_rabbitmq_server

@@ -14,12 +14,14 @@ from tests.simulation.batches.mutants import MUTANTS, BatchMutant
 from tests.simulation.batches.normalised_rows import differences
 from tests.simulation.batches.scenarios import SCENARIOS, Scenario
 from tests.simulation.batches.stepped_engine import SteppedEngine
+from tests.support.thoroughness import thorough
 from tests.support.world import on_sqlite
 
 pytest_plugins = ["tests.support.world", "tests.simulation.batches.databases"]
 
 MODULES = (scenarios_triggers, scenarios_flow_control, scenarios_executions)
-SIZES = (1, 7, 100)
+# Events of a scenario alone, in several batches, and all in one.
+SIZES = (1, 7, 100) if thorough() else (1, 7)
 
 States = list[dict[str, list[str]]]
 
@@ -52,12 +54,17 @@ def check_same(one: States, other: States, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_rows_do_not_depend_on_the_batch_size(play: Callable[..., States], name: str) -> None:
+def test_rows_do_not_depend_on_the_batch_size_and_the_last_ones_not_on_who_sends(
+    play: Callable[..., States], name: str
+) -> None:
     # A worker that knows no trigger leaves all events to the router.
     one = play(SCENARIOS[name], 1, decides=False)
     assert one, "a scenario compares at least one state"
-    for size in SIZES:
-        check_same(one, play(SCENARIOS[name], size), f"at batch size {size}")
+    played = {size: play(SCENARIOS[name], size) for size in SIZES}
+    for size, states in played.items():
+        check_same(one, states, f"at batch size {size}")
+    by_dispatcher = play(SCENARIOS[name], 7, direct=False)[-1:]
+    check_same(by_dispatcher, played[7][-1:], "of a router that sends directly")
 
 
 @pytest.mark.parametrize("name", [one.name for one in SCENARIOS.values() if one.changes])
@@ -65,13 +72,6 @@ def test_rows_do_not_depend_on_what_a_process_remembers(play: Callable[..., Stat
     one = play(SCENARIOS[name], 1, fresh=True, decides=False)
     for size in SIZES:
         check_same(one, play(SCENARIOS[name], size), f"at batch size {size}, of processes with a memory,")
-
-
-@on_sqlite
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_the_last_rows_do_not_depend_on_who_sends(play: Callable[..., States], name: str) -> None:
-    by_dispatcher = play(SCENARIOS[name], 7, direct=False)[-1:]
-    check_same(by_dispatcher, play(SCENARIOS[name], 7)[-1:], "of a router that sends directly")
 
 
 @on_sqlite

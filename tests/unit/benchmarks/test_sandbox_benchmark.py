@@ -24,16 +24,20 @@ def test_every_way_is_measured_beside_a_bare_fork(capsys):
     assert len(lines) == len(rows)
 
 
-def test_a_tier_that_is_not_to_be_had_is_skipped_with_the_reason(monkeypatch):
+def test_a_tier_that_is_not_to_be_had_is_skipped_with_the_reason(monkeypatch, capsys):
     monkeypatch.setattr(sandbox, "command", lambda argv: [sys.executable, "-c", "print('no Landlock')"])
     row = next(row for row in sandbox.run(quiet=True, tiers=["C"], calls=1)["rows"] if row["way"] == "tier C")
     assert row["skipped"] == "no Landlock"
+    assert capsys.readouterr().out == ""
 
 
 def test_the_command_prints_one_object(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["sandbox", "--tier", "none", "--calls", "1", "--json"])
+    # The measurements are those of the tests above.
+    monkeypatch.setattr(sandbox, "run", lambda **options: {"rows": [options]})
     assert sandbox.main() == 0
-    assert json.loads(capsys.readouterr().out)["benchmark"] == "sandbox"
+    asked = {"quiet": True, "tiers": ["none"], "calls": 1}
+    assert json.loads(capsys.readouterr().out) == {"benchmark": "sandbox", "rows": [asked]}
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])

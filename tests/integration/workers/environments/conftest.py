@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from functory.engine.database import migrations
-from functory.engine.database.connection import Database
 from functory.workers.environments import uv
 from tests.support.wheels import Index
 
@@ -28,10 +26,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         file = tmp_path / "functory.db"
         shutil.copy(request.getfixturevalue("migrated_file"), file)
         return f"sqlite:///{file}"
-    database = Database(request.getfixturevalue("postgres_url"))
-    migrations.upgrade(database)
-    database.close()
-    return request.getfixturevalue("postgres_url")
+    return request.getfixturevalue("emptied_postgres")
 
 
 @pytest.fixture
