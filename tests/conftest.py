@@ -73,15 +73,17 @@ def _reset_logging() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shared_runner() -> Iterator[None]:
-    """Embedded engines of this process share their zygotes (`tests/support/shared_runner.py`)."""
+def _shared_runner(run_folder: Path) -> Iterator[None]:
+    """Embedded engines of this process share their zygotes (`tests/support/shared_runner.py`), and copy a migrated
+    file (`tests/support/migrated_files.py`)."""
     if "functory.client" not in sys.modules:
         # No test that was collected opens an engine.
         yield
         return
+    from tests.support.migrated_files import copied
     from tests.support.shared_runner import share
 
-    with share():
+    with share(), copied(run_folder):
         yield
 
 
@@ -244,6 +246,8 @@ SEED = "TESTS_SEED"
 
 # What waits most comes first, so that no process is left with it at the end.
 ORDER = (
+    # One group with one browser, the longest of all.
+    "dashboard",
     "acceptance",
     "chaos",
     "integration/workers/processes",
@@ -308,7 +312,8 @@ def _rank(test: str) -> int:
 
 
 def _group(item: pytest.Item, test: str) -> None:
-    """Keep together what shares something costly: a deployment of the acceptance suite, or a module's fixture.
+    """Keep together what shares something costly: a browser, a deployment of the acceptance suite, or a module's
+    fixture.
 
     Other tests are spread by function, so that the variants of one test follow each other in one process.
     """
@@ -321,7 +326,10 @@ def _group(item: pytest.Item, test: str) -> None:
         for name, found in getattr(item, "_fixtureinfo", _NoFixtures).name2fixturedefs.items()
         if found[-1].scope in ("module", "session", "package", "class") and name not in CHEAP
     }
-    if deployment:
+    if "chromium_server" in getattr(item, "fixturenames", ()):
+        # One browser, and one server for all pages of a world.
+        item.add_marker(pytest.mark.xdist_group("browser"))
+    elif deployment:
         item.add_marker(pytest.mark.xdist_group(str(deployment)))
     elif costly:
         item.add_marker(pytest.mark.xdist_group(file))

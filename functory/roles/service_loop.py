@@ -70,8 +70,11 @@ class ServiceLoop(threading.Thread):
 
     def run(self) -> None:
         service, pause, failed_at = self.service, 0.0, 0.0
-        while not self._stopping.is_set():
+        while True:
+            # Read before the request to end is looked for: the signal of a later request is then newer.
             seen = self._wakeup.generation(service.topic) if service.topic else 0
+            if self._stopping.is_set():
+                break
             self._awake.clear()
             self._begun += 1
             self._round_began = time.monotonic()

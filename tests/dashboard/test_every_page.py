@@ -96,14 +96,10 @@ def hostile(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def _every(pages: dict[str, Page]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Each page in each width. A process takes the pages of a width, so that two processes share the work."""
+    """Each page in each width."""
     return pytest.mark.parametrize(
         ("name", "width"),
-        [
-            pytest.param(name, width, id=f"{name}-{width}", marks=pytest.mark.xdist_group(f"pages-{width}"))
-            for width in WIDTHS
-            for name in pages
-        ],
+        [pytest.param(name, width, id=f"{name}-{width}") for width in WIDTHS for name in pages],
     )
 
 

@@ -45,6 +45,7 @@ from functory.triggers.sources.registry import Registry
 from functory.triggers.sources.schedules.ticker import Ticker
 from tests.services.server import roomy_memory
 from tests.services.shared import locked
+from tests.support import migrated_files
 
 if TYPE_CHECKING:
     from tests.services.postgres import Postgres
@@ -297,15 +298,7 @@ class World:
 @pytest.fixture(scope="session")
 def migrated_file(run_folder: Path) -> Path:
     """A migrated SQLite file to copy, made once for all processes of the run."""
-    file = run_folder / "functory.db"
-    with locked(run_folder / "migrated_file.lock"):
-        if not file.exists():
-            making = file.with_name("making.db")
-            database = Database(f"sqlite:///{making}")
-            migrations.upgrade(database)
-            database.close()
-            making.replace(file)
-    return file
+    return migrated_files.migrated_file(run_folder)
 
 
 @pytest.fixture(scope="session")

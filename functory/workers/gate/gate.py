@@ -106,8 +106,11 @@ class Gate:
             self._proposals.settle(work.proposal["id"])
 
     def _loop(self) -> None:
-        while not self._stopped.is_set():
+        while True:
+            # Read before the request to end is looked for: the signal of a later request is then newer.
             seen = self._database.wakeup.generation("gate")
+            if self._stopped.is_set():
+                break
             try:
                 if self.run_once():
                     continue

@@ -7,10 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
 from functory.client import Functory
+from functory.engine.access import passwords
 from tests.support.http_sender import serving
 from tests.support.world import embedded, migrated_template
+
+CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords with the least work: the real one takes longer than most requests. The tests of the engine and of
+    the commands have it."""
+    monkeypatch.setattr(passwords, "_hasher", lambda: CHEAP_HASHER)
 
 
 @pytest.fixture(scope="package")

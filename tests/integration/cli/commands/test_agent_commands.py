@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from functory.cli import session
+from functory.client import Functory
 from tests.support.cli_shell import Shell
+from tests.support.waiting import wait_for
+from tests.support.world import embedded
 
 STEP = """
 from functory import step
@@ -43,6 +48,13 @@ def shell(tmp_path: Path) -> Shell:
     return shell
 
 
+@pytest.fixture
+def engine(shell: Shell) -> Iterator[Functory]:
+    """One engine for all commands of a test, which each of them would otherwise start and stop."""
+    with embedded(shell.folder, home=shell.folder / "home") as opened, session.sharing(opened):
+        yield opened
+
+
 def test_an_agent_is_added_changed_run_and_removed(shell: Shell) -> None:
     shell.run("agent", "add", "helper", "--function", "solve", "--model", "small", "--limit", "steps=9")
     shell.run("agent", "set", "helper", "--limit", "usd=0.5", "--description", "Helps.")
@@ -61,7 +73,7 @@ def test_an_agent_is_added_changed_run_and_removed(shell: Shell) -> None:
     assert shell.json("agent", "runs", "list")[0]["agent"] == "helper"
 
 
-def test_a_run_is_replayed_forked_and_evaluated(shell: Shell, tmp_path: Path) -> None:
+def test_a_run_is_replayed_forked_and_evaluated(shell: Shell, engine: Functory, tmp_path: Path) -> None:
     shell.run("agent", "add", "helper", "--function", "solve", "--model", "small")
     shell.run("agent", "run", "helper", "say hello")
     run = shell.json("agent", "runs", "list")[0]["id"]
@@ -88,10 +100,11 @@ def test_a_run_that_does_not_succeed_has_status_1_and_says_why(shell: Shell) -> 
     assert "stopped (calls): the tree may use 0 calls" in done.stderr
 
 
-def test_a_question_is_answered_once(shell: Shell) -> None:
+def test_a_question_is_answered_once(shell: Shell, engine: Functory) -> None:
     shell.run("agent", "add", "helper", "--function", "asks")
     run = shell.out("agent", "run", "helper", "ask me", "--no-wait")
-    done = shell.run("agent", "runs", "watch", run, "--timeout", "5", status=124)
+    wait_for(engine.runs.questions)
+    done = shell.run("agent", "runs", "watch", run, "--timeout", "1.2", status=124)
     assert "it asks: May I?" in done.stderr
     question = shell.out("approval", "list", "-q")
     assert "the choices are yes, no" in shell.run("approval", "answer", question, "perhaps", status=2).stderr
@@ -100,7 +113,7 @@ def test_a_question_is_answered_once(shell: Shell) -> None:
     assert shell.out("agent", "runs", "watch", run) == '"yes"'
 
 
-def test_a_tool_is_approved_with_other_arguments(shell: Shell, tmp_path: Path) -> None:
+def test_a_tool_is_approved_with_other_arguments(shell: Shell, engine: Functory, tmp_path: Path) -> None:
     (tmp_path / "pay.py").write_text("def pay(amount: int) -> str:\n    return f'paid {amount}'\n")
     (tmp_path / "buys.py").write_text(
         "from functory import step\n\n\ndef buys(memo: dict, given: dict | None = None) -> dict:\n"
@@ -112,7 +125,8 @@ def test_a_tool_is_approved_with_other_arguments(shell: Shell, tmp_path: Path) -
     shell.run("function", "add", "buys.py")
     shell.run("agent", "add", "buyer", "--function", "buys", "--tool", "pay", "--ask-before", "pay")
     run = shell.out("agent", "run", "buyer", "buy it", "--no-wait")
-    done = shell.run("agent", "runs", "watch", run, "--timeout", "5", status=124)
+    wait_for(engine.runs.questions)
+    done = shell.run("agent", "runs", "watch", run, "--timeout", "1.2", status=124)
     assert 'it asks: May it run pay with {"amount":500}?' in done.stderr
     question = shell.out("approval", "list", "-q")
     assert "approved or rejected" in shell.run("approval", "answer", question, "yes", status=2).stderr
@@ -121,7 +135,7 @@ def test_a_tool_is_approved_with_other_arguments(shell: Shell, tmp_path: Path) -
     assert shell.json("approval", "show", question)["state"] == "edited"
 
 
-def test_a_run_is_paused_resumed_and_cancelled(shell: Shell) -> None:
+def test_a_run_is_paused_resumed_and_cancelled(shell: Shell, engine: Functory) -> None:
     shell.run("agent", "add", "helper", "--function", "asks")
     run = shell.out("agent", "run", "helper", "ask me", "--no-wait")
     shell.run("agent", "runs", "pause", run)
@@ -132,7 +146,7 @@ def test_a_run_is_paused_resumed_and_cancelled(shell: Shell) -> None:
     assert shell.out("approval", "list", "-q") == ""
 
 
-def test_wrong_agents_are_refused_with_what_to_do(shell: Shell) -> None:
+def test_wrong_agents_are_refused_with_what_to_do(shell: Shell, engine: Functory) -> None:
     assert "an agent needs a function" in shell.run("agent", "add", "helper", status=2).stderr
     done = shell.run("agent", "add", "helper", "--function", "solve", "--limit", "euros=1", status=2)
     assert "an agent has no limit 'euros'" in done.stderr

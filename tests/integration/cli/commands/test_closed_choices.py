@@ -8,15 +8,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from functory.cli import application, command_index
+from functory.cli import application, command_index, session
 from functory.cli.commands.pack import System
 from functory.cli.commands.worker import Pool
 from functory.cli.main import main
+from functory.client import Functory
 from functory.engine.access import grants, roles
 from functory.engine.agents import call_listing, model_fields
 from functory.engine.database.schema.agents import RUN_ENDED, RUN_OPEN
@@ -26,6 +26,7 @@ from functory.engine.database.schema.memory import MEMORY_KINDS
 from functory.engine.database.schema.releases import PROPOSAL_ENDED, PROPOSAL_OPEN
 from functory.engine.executions.runs import questions
 from functory.triggers.sources.registry import installed_plugins
+from tests.support.world import embedded
 
 WORD = "{}"
 PASSWORD = "correct horse battery"
@@ -215,29 +216,35 @@ def refusal(error: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with one of each thing that the command lines name."""
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
+    """An engine for all command lines, in a project with one of each thing that they name.
+
+    An engine of its own for each choice would be started and stopped hundreds of times.
+    """
     folder = tmp_path_factory.mktemp("choices")
     (folder / "work.py").write_text("def work(**given):\n    return given\n")
     (folder / "other.py").write_text("def other(**given):\n    return given\n")
     (folder / "tests.json").write_text('[{"input": {}, "equals": {}}]')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for argv in (
-            ["function", "add", "work.py"],
-            ["secret", "set", "KEY"],
-            ["user", "create", "ada", "--role", "admin", "--password-stdin"],
-            ["schedule", "add", "nightly", "--every", "1h", "--function", "work"],
-            ["model", "add", "small", "--adapter", "script", *MODEL],
-        ):
-            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PASSWORD.encode())))
-            assert main(argv) == 0, argv
-    return folder
+    with embedded(folder) as engine:
+        with session.sharing(engine), pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            for argv in (
+                ["function", "add", "work.py"],
+                ["secret", "set", "KEY"],
+                ["user", "create", "ada", "--role", "admin", "--password-stdin"],
+                ["schedule", "add", "nightly", "--every", "1h", "--function", "work"],
+                ["model", "add", "small", "--adapter", "script", *MODEL],
+            ):
+                patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PASSWORD.encode())))
+                assert main(argv) == 0, argv
+        yield engine
 
 
 @pytest.fixture
-def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
+def here(project: Functory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(project.settings.home.parent)
+    with session.sharing(project):
+        yield
 
 
 @pytest.mark.parametrize("option", CLOSED, ids=" ".join)
