@@ -18,6 +18,7 @@ import pytest
 
 from functory.engine.access import preload_grants
 from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.functions import text_diff
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.source import parser
 from functory.engine.serialization import durations, json_codec, json_schema
@@ -120,15 +121,19 @@ def members_of_many_elements(size: int) -> Any:
 
 
 @case("event pattern")
-def tests_of_many_elements(size: int) -> Any:
-    tests = [{kind: f"y{i}"} for i in range(size // 60) for kind in ("prefix", "suffix", "equals-ignore-case")]
+def many_tests_of_many_elements(size: int) -> Any:
+    tests = [
+        {kind: f"y{i}"} for i in range(size // 60) for kind in ("prefix", "suffix", "equals-ignore-case")
+    ]
     return compile_pattern({"data": {"items": {"m": tests}}}).matches(BIG_EVENT)
 
 
 @case("event pattern")
 def refused_forms_of_many_elements(size: int) -> Any:
     refused = [f"y{i}" for i in range(size // 10)]
-    return compile_pattern({"data": {"items": {"m": [{"anything-but": {"suffix": refused}}]}}}).matches(BIG_EVENT)
+    return compile_pattern({"data": {"items": {"m": [{"anything-but": {"suffix": refused}}]}}}).matches(
+        BIG_EVENT
+    )
 
 
 @case("event pattern")
@@ -281,6 +286,26 @@ def a_sum(size: int) -> Any:
     text = "def f():\n    return " + "1+" * ((size - 30) // 2) + "1\n"
     parser.parse(text)
     return len(findings.analyze(text))
+
+
+@case("two versions")
+def lines_that_alternate(size: int) -> Any:
+    lines = size // 12
+    before, after = ("\n".join(f"{n}{c if n % 2 else ''}" for n in range(lines)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
+
+
+@case("two versions")
+def lines_that_repeat(size: int) -> Any:
+    before, after = ("\n".join(f"{c}\n{n % 101}" for n in range(size // 5)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
+
+
+@case("two versions")
+def as_many_lines_as_are_compared(size: int) -> Any:
+    lines = min(size // 8, 3_100)
+    before, after = ("\n".join(f"{n}{c if n % 2 else ''}" for n in range(lines)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
 
 
 @case("import")

@@ -41,6 +41,7 @@ def test_a_cancel_on_pattern_that_costs_too_much_cancels_nothing(world: World) -
     world.trigger("t", "work", {"type": ["a"]}, flow={"cancel_on": [rule]})
     world.events.emit("a", {})
     world.route()
+    world.advance(1)
     world.events.emit("stop", {"items": [{"m": "x"}] * 4000})
     world.route()
     assert [row["state"] for row in world.rows(schema.execution)] == ["queued"]
