@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from functory.engine.database import schema
+from tests.support.flow import settle
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -40,11 +41,11 @@ def test_a_cancel_on_pattern_that_costs_too_much_cancels_nothing(world: World) -
     rule = {"on": {"type": ["stop"], "data": {"items": MANY}}}
     world.trigger("t", "work", {"type": ["a"]}, flow={"cancel_on": [rule]})
     world.events.emit("a", {})
-    world.route()
+    settle(world)
     world.advance(1)
     world.events.emit("stop", {"items": [{"m": "x"}] * 4000})
-    world.route()
+    settle(world)
     assert [row["state"] for row in world.rows(schema.execution)] == ["queued"]
     world.events.emit("stop", {"items": [{"m": "y1"}]})
-    world.route()
+    settle(world)
     assert [row["state"] for row in world.rows(schema.execution)] == ["cancelled"]
