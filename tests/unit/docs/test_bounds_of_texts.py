@@ -152,7 +152,7 @@ def a_regular_expression_of_the_event(size: int) -> Any:
 
 @case("condition")
 def as_many_states_as_are_searched_for_the_event(size: int) -> Any:
-    event = {"type": "t", "data": {"t": LONG, "regex": f"[ab]*a[ab]{{{min(11, size)}}}[^ab]"}}
+    event = {"type": "t", "data": {"t": LONG, "regex": f"[ab]*a[ab]{{{min(8, size)}}}[^ab]"}}
     made = compile_condition("data.t.matches(data.regex)")
     return str(made.evaluate(event, datetime(2026, 1, 1, tzinfo=UTC), {}))
 

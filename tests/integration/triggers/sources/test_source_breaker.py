@@ -23,7 +23,7 @@ from tests.support.world import World, on_postgresql
 pytest_plugins = ["tests.support.world"]
 
 # A minute: ten in a window.
-RATE = {"max_per_minute": 1}
+RATE: dict[str, Any] = {"max_per_minute": 1}
 CONFIGS: dict[str, dict[str, Any]] = {
     "queue": {"queue": "in", "broker": "own"},
     "file": {"path": "/srv/in"},
