@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from functory.engine.functions import text_diff
 from functory.engine.functions.declaration import CONTENT
-
-# Lines around a change.
-CONTEXT = 3
 
 
 def difference(
@@ -19,7 +16,9 @@ def difference(
     return {
         "a": a,
         "b": b,
-        "unified": unified(a["source"], b["source"], f"v{a['number']}", f"v{b['number']}"),
+        "unified": "\n".join(
+            text_diff.unified(a["source"], b["source"], f"v{a['number']}", f"v{b['number']}")
+        ),
         "fields": {
             name: {"a": a[name], "b": b[name]}
             for name in CONTENT
@@ -31,11 +30,3 @@ def difference(
             if texts[0].get(name) != texts[1].get(name)
         },
     }
-
-
-def unified(before: str, after: str, before_name: str, after_name: str) -> str:
-    """A unified diff of two texts; empty when they are equal."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=CONTEXT
-    )
-    return "\n".join(lines)

@@ -231,11 +231,18 @@ class Settings(BaseSettings):
         description="Firings a minute of one trigger for one subject; 0 for no limit.",
     )
     trigger_source_rate: int = Field(
-        default=12_000,
+        default=30_000,
         ge=0,
         le=1_000_000,
         description="Firings a minute of one trigger for one source, or for /events, over all subjects; "
         "60 times the trigger's usual rate if that is more; 0 for no limit.",
+    )
+    source_rate: int = Field(
+        default=30_000,
+        ge=0,
+        le=1_000_000,
+        description="Events a minute of one source, over ten minutes; beyond it the source's breaker pauses it for "
+        "ten minutes; 0 for no limit.",
     )
     trigger_repeat_rate: int = Field(
         default=60,

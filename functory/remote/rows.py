@@ -1596,6 +1596,7 @@ class ResumedSource(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None
     passed: int
     paused_at: datetime | None
+    paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
     refused: int
@@ -1748,6 +1749,7 @@ class SavedSource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     next_at: datetime | None = None
     note: str | None
+    paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
     refused: int
@@ -1874,6 +1876,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     next_at: datetime | None = None
     note: str | None
+    paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
     refused: int
@@ -1912,6 +1915,7 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     next_at: datetime | None = None
     note: str | None
+    paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
     refused: int

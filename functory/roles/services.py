@@ -46,6 +46,7 @@ from functory.roles.gateway_child import GatewayChild
 from functory.roles.service_loop import ServiceLoop, stop_loops
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
+from functory.triggers.sources.breaker_watch import SourceBreakerWatch
 from functory.triggers.sources.schedules.ticker import Ticker
 from functory.triggers.sources.supervisor import SourceSupervisor
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
@@ -78,6 +79,7 @@ SERVICES: dict[Role, tuple[MakeService, ...]] = {
         Pruner,
         QueueVacuum,
         Tallier,
+        SourceBreakerWatch,
         BatchRunner,
         BacktestRunner,
         Verifier,

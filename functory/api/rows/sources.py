@@ -17,6 +17,9 @@ class SourceRow(Row):
     state: Literal["enabled", "paused"]
     version: int
     note: str | None
+    paused_until: Instant | None = Field(
+        description="When a pause by its breaker ends; null for any other pause."
+    )
     problem: str | None
     problem_at: Instant | None
     last_event_at: Instant | None

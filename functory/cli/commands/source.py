@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=Fa
 
 # Fields of a source with --json.
 _FIELDS = (
-    "kind name state version config note problem problem_at holder lease_until cursor "
+    "kind name state version config note paused_until problem problem_at holder lease_until cursor "
     "last_event_at events_last_hour refused waiting looked_at author created_at updated_at"
 )
 
@@ -87,9 +87,9 @@ def list_(
 ) -> None:
     """List all sources: where they run, their events in the last hour, waiting messages, and their problem."""
     with session.engine() as engine:
-        rows = [_with_plugin_problem(row) for row in engine.sources.list(kind)]
+        rows = [_with_trouble(_with_plugin_problem(row)) for row in engine.sources.list(kind)]
     if problems:
-        rows = [row for row in rows if row["problem"]]
+        rows = [row for row in rows if row["trouble"]]
     columns = {
         "kind": "KIND",
         "name": "NAME",
@@ -98,7 +98,7 @@ def list_(
         "events_last_hour": "EVENTS/H",
         "waiting": "WAITING",
         "last_event_at": "LAST EVENT",
-        "problem": "PROBLEM",
+        "trouble": "PROBLEM",
     }
     CommandOutput(json=json, quiet=quiet).table(
         rows,
@@ -152,6 +152,11 @@ def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
 
 def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     return {field: row[field] for field in _FIELDS.split()}
+
+
+def _with_trouble(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Add why a source does not work: its problem, or what its breaker says."""
+    return {**row, "trouble": row["problem"] or (row["note"] if row["paused_until"] else None)}
 
 
 def _with_plugin_problem(row: Mapping[str, Any]) -> dict[str, Any]:

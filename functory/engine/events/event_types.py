@@ -28,7 +28,7 @@ _EXECUTION = frozenset({
 })  # fmt: skip
 _ENDED = _EXECUTION | {"error", "duration_seconds", "metadata"}
 _TRIGGER = frozenset({"trigger", "version", "author"})
-_SOURCE = frozenset({"kind", "name", "version", "author", "note"})
+_SOURCE = frozenset({"kind", "name", "version", "author", "note", "until"})
 _FILE = frozenset({
     "watch", "path", "path_bytes", "relative", "name", "size", "mtime", "mtime_ns", "sha256", "problem",
 })  # fmt: skip

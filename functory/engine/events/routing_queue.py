@@ -251,5 +251,16 @@ def release(tx: Tx, ids: Sequence[str]) -> None:
     )
 
 
+def end_wait(tx: Tx, address: str) -> None:
+    """Let the pending events of a source (its ``source`` attribute) be routed now."""
+    theirs = sa.select(event.c.id).where(event.c.id == routing_queue.c.event_id, event.c.source == address)
+    tx.execute(
+        sa.update(routing_queue)
+        .where(_OPEN, routing_queue.c.route_after.is_not(None), theirs.exists())
+        .values(route_after=None)
+    )
+    tx.wake("events")
+
+
 def _later(now: datetime, attempts: int) -> datetime:
     return now + timedelta(seconds=2.0**attempts)

@@ -285,7 +285,12 @@ def _event_steps(event: Mapping[str, Any], rows: Rows) -> _Line:
     elif waiting is not None and waiting["quarantined"]:
         line.add_timeless("routed", "not yet: it is quarantined. To try it again: functory event release")
     elif waiting is not None and waiting["route_after"] is not None:
-        line.add_timeless("routed", "not yet: a try has failed, and the next one is due later")
+        why = (
+            "a try has failed, and the next one"
+            if event["route_attempts"]
+            else "its source is paused, and it"
+        )
+        line.add_timeless("routed", f"not yet: {why} is due later")
     else:
         line.add_timeless("routed", "not yet: it waits for a router")
     return line

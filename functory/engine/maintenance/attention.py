@@ -26,6 +26,7 @@ from functory.engine.database.schema import (
     verification,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.sources import source_breaker
 from functory.engine.triggers.suppressions import GUARD_REASONS
 
 # Failed matches of a trigger that are older are no news.
@@ -59,7 +60,10 @@ def counts(tx: Tx, scope: Scope = None) -> dict[str, int]:
                 routing_queue.c.quarantined.is_(True)
             ),
             "failed_sources": _number(source.c.id, source).where(
-                source.c.state == "enabled", source.c.problem.is_not(None)
+                sa.or_(
+                    sa.and_(source.c.state == "enabled", source.c.problem.is_not(None)),
+                    source_breaker.is_open(),
+                )
             ),
             "violations": sa.select(sa.func.coalesce(sa.func.sum(verification.c["count"]), 0)),
         }

@@ -28,6 +28,7 @@ from functory.engine.executions import open_executions
 from functory.engine.flow_control import concurrency
 from functory.engine.maintenance import model_gauges, run_gauges
 from functory.engine.settings import Settings
+from functory.engine.sources import source_breaker
 from functory.engine.telemetry import metrics
 
 # Values of gauges by the value of their one label; "" where there is none.
@@ -72,7 +73,7 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ),
     ("worker_up", "Workers whose heartbeat is younger than a lease.", ""),
     ("worker_heartbeat_age_seconds", "Age of the oldest heartbeat of a registered worker.", ""),
-    ("source_problems", "Enabled sources that a problem keeps from working.", "kind"),
+    ("source_problems", "Sources that a problem or their breaker keeps from working.", "kind"),
     *model_gauges.FAMILIES,
     *run_gauges.FAMILIES,
 )
@@ -160,8 +161,11 @@ def _troubles(tx: Tx) -> dict[str, Values]:
         )
     )
     problems = tx.pairs(
-        sa.select(source.c.kind, sa.func.count(source.c.problem))
-        .where(source.c.state == "enabled")
+        sa.select(
+            source.c.kind,
+            sa.func.count(sa.case((source.c.state == "enabled", source.c.problem), else_=source.c.note)),
+        )
+        .where(sa.or_(source.c.state == "enabled", source_breaker.is_open()))
         .group_by(source.c.kind)
     )
     last = max((row["time"].timestamp() for row in checked), default=0.0)

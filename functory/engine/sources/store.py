@@ -103,6 +103,7 @@ class Sources:
                     "name": name,
                     "state": "enabled",
                     "note": None,
+                    "paused_until": None,
                     "fence": 0,
                     "cursor": None,
                     "created_at": tx.now,
@@ -111,7 +112,7 @@ class Sources:
             else:
                 id_ = row["id"]
                 if not alive:
-                    values |= {"state": "enabled", "note": None, "cursor": None}
+                    values |= {"state": "enabled", "note": None, "paused_until": None, "cursor": None}
                 tx.execute(sa.update(source).where(source.c.id == id_).values(**values))
             saved = tx.first(sa.select(source).where(source.c.id == id_)) or {}
             if hook is not None:
@@ -140,7 +141,7 @@ class Sources:
     def pause(
         self, kind: str, name: str, *, note: str = "", author: str = "", hook: Hook | None = None
     ) -> None:
-        """enabled → paused; the process that runs it stops it."""
+        """enabled → paused; the process that runs it stops it. A pause by the breaker becomes one without an end."""
         self._change_state(kind, name, "paused", "source.paused", note, author, hook)
 
     def resume(self, kind: str, name: str, *, author: str = "", hook: Hook | None = None) -> None:
@@ -299,6 +300,8 @@ class Sources:
         data = {"kind": row["kind"], "name": row["name"], "version": row["version"], "author": author}
         if note:
             data["note"] = note
+        if row["paused_until"] is not None:
+            data["until"] = row["paused_until"].isoformat()
         event_store.append(tx, [event_store.record(tx, type_, row["name"], data, source=event_source(row))])
         audit.append(
             tx,
@@ -319,17 +322,21 @@ def change_state(
     note: str = "",
     author: str = "",
     hook: Hook | None = None,
+    until: datetime | None = None,
 ) -> None:
-    """Change the state of a source, with its event and audit entry. The same state changes nothing."""
-    if row["state"] == state:
+    """Change the state of a source, with its event and audit entry. The same state changes nothing, but for a source
+    that its breaker has paused: it stays paused then.
+
+    ``until`` is when a pause by the breaker ends.
+    """
+    if row["state"] == state and row["paused_until"] == until:
         return
     changed = counters.bump(tx, counters.SOURCES)
+    values = {"state": state, "note": note or None, "paused_until": until}
     tx.execute(
-        sa.update(source)
-        .where(source.c.id == row["id"])
-        .values(state=state, note=note or None, changed=changed, updated_at=tx.now)
+        sa.update(source).where(source.c.id == row["id"]).values(**values, changed=changed, updated_at=tx.now)
     )
-    moved = dict(row) | {"state": state, "note": note or None}
+    moved = dict(row) | values
     if hook is not None:
         hook(tx, moved)
     Sources._record_change(tx, moved, type_, author, audit.digest(row["config"]), note)

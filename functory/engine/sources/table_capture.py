@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from functory.engine.database import schema as db_schema
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, Refused
+from functory.engine.events import routing_queue
 from functory.engine.sources import store as source_store
 from functory.engine.sources import table_capture_sql
 
@@ -59,23 +61,10 @@ def install(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str:
 
     table = _find(tx, feed.table)
     key = _check_columns(tx, table, feed)
-    name = _name(row)
-    home = tx.scalar(
-        sa.text("SELECT nspname FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE c.oid = "
-                "to_regclass('event')")
-    )  # fmt: skip
+    name, home = _name(row), _home(tx)
     function = sql.Identifier(home, name)
     target = sql.Identifier(table.schema, table.name)
-    body = table_capture_sql.body(
-        schema=home,
-        source=source_store.event_source(row),
-        table=table.shown,
-        key=key,
-        columns=feed.columns,
-        hidden=feed.hidden,
-        max_bytes=feed.max_bytes,
-        wake=feed.wake,
-    )
+    body = _body(row, feed, table, key, home, None)
     words = {"insert": sql.SQL("INSERT"), "update": sql.SQL("UPDATE"), "delete": sql.SQL("DELETE")}
     happenings = sql.SQL(" OR ").join(words[one] for one in EVENTS if one in feed.events)
     with _PostgresErrors(table.shown):
@@ -90,7 +79,27 @@ def install(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str:
             ).format(sql.Identifier(name), happenings, target, function),
         )  # fmt: skip
         _run(tx, sql.SQL("SET LOCAL lock_timeout = DEFAULT"))
+    # Those of a pause by the breaker that a person has ended.
+    routing_queue.end_wait(tx, source_store.event_source(row))
     return table.shown
+
+
+def hold(tx: Tx, row: Mapping[str, Any], feed: TableCapture, until: datetime) -> None:
+    """Let the changes of the table wait for ``until`` before they are routed. Locks nothing of the user's.
+
+    Raises :class:`Invalid` for a table or column that is gone.
+    """
+    _need_postgres(tx)
+    from psycopg import sql
+
+    found = _installed(tx, row)
+    if found is None:
+        return
+    table = _find(tx, feed.table)
+    body = _body(row, feed, table, _check_columns(tx, table, feed), found["home"], until)
+    function = sql.Identifier(found["home"], _name(row))
+    with _PostgresErrors(table.shown):
+        _run(tx, table_capture_sql.function(function, _text(tx, body)))
 
 
 def remove(tx: Tx, row: Mapping[str, Any]) -> None:
@@ -126,6 +135,35 @@ def problem(tx: Tx, row: Mapping[str, Any], feed: TableCapture) -> str | None:
             f" / try: functory watch table {row['name']} --table {found['table']}"
         )
     return None
+
+
+def _home(tx: Tx) -> str:
+    """Return the schema of our tables."""
+    return tx.scalar(
+        sa.text("SELECT nspname FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE c.oid = "
+                "to_regclass('event')")
+    )  # fmt: skip
+
+
+def _body(
+    row: Mapping[str, Any],
+    feed: TableCapture,
+    table: _Table,
+    key: Sequence[str],
+    home: str,
+    route_after: datetime | None,
+) -> Any:
+    return table_capture_sql.body(
+        schema=home,
+        source=source_store.event_source(row),
+        table=table.shown,
+        key=key,
+        columns=feed.columns,
+        hidden=feed.hidden,
+        max_bytes=feed.max_bytes,
+        wake=feed.wake and route_after is None,
+        route_after=route_after,
+    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ It reads the columns anew at each row, so that columns may be added, dropped and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, LiteralString
 
 from functory.engine.database.notifications import CHANNEL
@@ -41,9 +42,10 @@ def body(
     hidden: Sequence[str],
     max_bytes: int,
     wake: bool,
+    route_after: datetime | None,
 ) -> sql.Composed:
-    """Return the function's body. ``home`` is the schema of our tables, ``source`` and ``table`` are the names in
-    events.
+    """Return the function's body. ``schema`` is that of our tables, ``source`` and ``table`` are the names in events.
+    No router takes the events before ``route_after``.
     """
     from psycopg import sql
 
@@ -79,12 +81,13 @@ def body(
         users=sql.Literal(_FIRST_USER_OID),
         max_bytes=sql.Literal(max_bytes),
         wake=sql.Literal(wake),
+        route_after=sql.Literal(None if route_after is None else route_after.isoformat()),
         channel=sql.Literal(CHANNEL),
     )
 
 
 _FUNCTION: LiteralString = """
-CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET timezone = 'UTC'
 SET bytea_output = 'hex' SET extra_float_digits = 1 SET intervalstyle = 'iso_8601' AS {body}
 """
@@ -187,7 +190,7 @@ BEGIN
   INSERT INTO {event} (id, type, source, subject, time, data, root_id, depth, chain, state, route_attempts)
     VALUES (id, CASE TG_OP WHEN 'INSERT' THEN 'row.inserted' WHEN 'UPDATE' THEN 'row.updated' ELSE 'row.deleted' END,
       {source}, subject, written_at, data || '}}', id, 0, '[]', 'pending', 0);
-  INSERT INTO {routing_queue} (event_id) VALUES (id);
+  INSERT INTO {routing_queue} (event_id, route_after) VALUES (id, {route_after}::timestamptz);
   IF {wake} THEN PERFORM pg_notify({channel}, 'events'); END IF;
   RETURN NULL;
 END

@@ -22,7 +22,13 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.triggers.expressions.cost import Shape, read_shape
-from functory.triggers.expressions.paths import ExpressionPath, ReadMembers, read_members, read_paths
+from functory.triggers.expressions.paths import (
+    ExpressionPath,
+    ReadMembers,
+    read_members,
+    read_paths,
+    read_regex_paths,
+)
 
 MAX_TEXT = 2048
 # The library converts values recursively in C++ and dies on a very deep one.
@@ -52,6 +58,7 @@ class Expression:
     __slots__ = (
         "_expression",
         "_read",
+        "_regex_paths",
         "_shape",
         "_states",
         "kind",
@@ -69,7 +76,8 @@ class Expression:
         self.kind: str = expression.return_type().name()
         self._expression = expression
         self._shape: Shape = read_shape(syntax)
-        self._states = _count_states(text)
+        self._states = sum(map(_count_states, text.split("matches(")[1:]))
+        self._regex_paths = _regex_paths(syntax, what)
         self.paths: tuple[ExpressionPath, ...] = read_paths(syntax)
         self._read: ReadMembers = read_members(self.paths)
         self.syntax = syntax
@@ -84,7 +92,8 @@ class Expression:
         try:
             measure = Measure()
             taken = measure.take(variables, self._read)
-            work = self._shape.work(measure.size, measure.longest) + self._states * measure.size
+            states = self._states + sum(_regex_cost(variables, path) for path in self._regex_paths)
+            work = self._shape.work(measure.size, measure.longest) + states * measure.size
             if work > MAX_WORK:
                 raise EvaluationError(
                     f"{self.what} might look at {work:,} characters for this event (limit {MAX_WORK:,}); "
@@ -111,11 +120,41 @@ class Expression:
         return EvaluationError(problem)
 
 
-def _count_states(text: str) -> int:
-    """Return how often a regular expression of ``matches`` may look at one character: its repetitions, multiplied."""
-    return sum(
-        prod(int(number) for number in _REPETITION.findall(literal)) for literal in text.split("matches(")[1:]
-    )
+def _count_states(regex: str) -> int:
+    """Return how often a regular expression may look at one character: its repetitions, multiplied."""
+    return prod(int(number) for number in _REPETITION.findall(regex))
+
+
+def _regex_paths(syntax: bytes, what: str) -> tuple[tuple[str | int, ...], ...]:
+    found = read_regex_paths(syntax)
+    if found is None:
+        raise Invalid(
+            f"{what} makes a regular expression itself",
+            "matches() may take one that is written in it, or one member of the event, so that its cost can be counted",
+            'write it out, as matches("a|b"), or use startsWith(), endsWith() or contains()',
+        )
+    return found
+
+
+def _regex_cost(variables: Mapping[str, Any], path: tuple[str | int, ...]) -> int:
+    """Return how often the regular expression at a path may look at one character. Raises :class:`EvaluationError` for
+    one that is too long to be compiled.
+    """
+    found: Any = variables
+    for step in path:
+        inside = isinstance(found, Mapping) if isinstance(step, str) else isinstance(found, list | tuple)
+        try:
+            found = found[step] if inside else None
+        except (KeyError, IndexError):
+            found = None
+    if not isinstance(found, str):
+        return 0
+    if len(found) > MAX_TEXT:
+        raise EvaluationError(
+            f"the regular expression in {path[0]} has {len(found):,} characters (limit {MAX_TEXT:,})",
+            "budget",
+        )
+    return len(found) * _count_states(found)
 
 
 # Whether the library's objects may be shared between threads is not documented. It holds Python's global lock

@@ -64,6 +64,29 @@ def read_single_path(syntax: bytes) -> tuple[str | int, ...] | None:
     return _steps(expr, frozenset())
 
 
+def read_regex_paths(syntax: bytes) -> tuple[tuple[str | int, ...], ...] | None:
+    """Return the paths from which an expression takes regular expressions for ``matches``; None when it takes one from
+    anything but a text in it or a path.
+    """
+    found = list(_regex_paths(read_syntax(syntax), frozenset()))
+    return None if None in found else tuple(dict.fromkeys(path for path in found if path is not None))
+
+
+def _regex_paths(expr: Message, bound: frozenset[bytes]) -> Iterator[tuple[str | int, ...] | None]:
+    if CALL in expr:
+        call = read_message(expr[CALL][0])
+        if call[CALL_FUNCTION][0] == b"matches":
+            regex = read_message(call[CALL_ARGS][-1])
+            if CONSTANT not in regex:
+                yield _steps(regex, bound)
+    if COMPREHENSION in expr:
+        macro = read_message(expr[COMPREHENSION][0])
+        # A variable of a macro is another value in each step.
+        bound |= {name for field in (ITER_VAR, ACCU_VAR) for name in macro.get(field, [])}
+    for child in children_of(expr):
+        yield from _regex_paths(child, bound)
+
+
 # The members that an expression reads, by name; None where it reads the whole value.
 ReadMembers = dict[str, "ReadMembers | None"]
 

@@ -16,6 +16,11 @@ from functory.triggers.patterns.parser import Leaf, parse
 from functory.triggers.patterns.paths import Path, intern_path
 from functory.triggers.patterns.predicates import Predicate, Test
 
+# Tests of values that one pattern may make for one event: about a second.
+MAX_TESTS = 3_000_000
+# Tests of one value up to which the size of an event alone bounds the work.
+FEW_TESTS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Clause:
@@ -45,6 +50,13 @@ class Requirement:
     predicates: tuple[Predicate, ...]
     or_absent: bool
     test: Test = field(repr=False)
+    # Tests of one value that are made one by one.
+    tests: int = field(repr=False)
+
+    def may_match(self, flat: FlatEvent) -> bool:
+        """Return False if it cannot hold, whatever elements of arrays are chosen."""
+        values = flat.values.get(self.path)
+        return self.or_absent or (values is not None and self.any_matches(values))
 
     def any_matches(self, values: Sequence[Any]) -> bool:
         """Return True if one of the values of the path satisfies a predicate."""
@@ -74,7 +86,13 @@ def requirement(path_: str, leaf: Leaf) -> Requirement:
     with _interning:
         known = _interned.get(key)
         if known is None:
-            known = Requirement(intern_path(path_), leaf.predicates, leaf.or_absent, _any(leaf.predicates))
+            known = Requirement(
+                intern_path(path_),
+                leaf.predicates,
+                leaf.or_absent,
+                _any(leaf.predicates),
+                sum(one.tests for one in leaf.predicates),
+            )
             _interned[key] = known
         return known
 
@@ -154,16 +172,35 @@ class Pattern:
     a path that is tested twice.
     """
 
-    __slots__ = ("branches", "warnings")
+    __slots__ = ("branches", "is_costly", "warnings")
 
     def __init__(self, branches: tuple[Branch, ...], warnings: tuple[str, ...]) -> None:
         self.branches = branches
         self.warnings = warnings
+        distinct = {one for branch in branches for one in branch.requirements}
+        # Its tests are counted for each event.
+        self.is_costly = sum(one.tests for one in distinct) > FEW_TESTS
 
     def matches(self, event: Mapping[str, Any] | FlatEvent) -> bool:
         """Return True if the event matches. Flatten an event once to match it against many patterns."""
         flat = event if type(event) is FlatEvent else flatten(event)
+        if self.is_costly:
+            return self.matches_within_bound(flat) is True
         return any(branch.matches(flat) for branch in self.branches)
+
+    def matches_within_bound(self, flat: FlatEvent) -> bool | None:
+        """Return as ``matches``; None when that would take more than ``MAX_TESTS`` tests. They are counted before they
+        are made.
+        """
+        left = MAX_TESTS
+        for branch in self.branches:
+            if all(one.may_match(flat) for one in branch.requirements if not one.tests):
+                left -= sum(one.tests * len(flat.values.get(one.path, ())) for one in branch.requirements)
+                if left < 0:
+                    return None
+                if branch.matches(flat):
+                    return True
+        return False
 
     def explain(self, event: Mapping[str, Any] | FlatEvent) -> list[Clause]:
         """Return why the event matches or not, a clause for each path, in the order of paths.
@@ -172,6 +209,8 @@ class Pattern:
         matches, or of the nearest one, after a clause with the number of that branch.
         """
         flat = flatten(event)
+        if self.is_costly and self.matches_within_bound(flat) is None:
+            return [Clause("the pattern", f"at most {MAX_TESTS:,} tests of values", "more", False)]
         answers = [self._explain(branch, flat) for branch in self.branches]
         nearest = min(range(len(answers)), key=lambda n: sum(not clause.matched for clause in answers[n]))
         clauses = answers[nearest]

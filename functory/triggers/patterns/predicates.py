@@ -54,6 +54,14 @@ class Predicate:
     test: Test = field(repr=False)
     text: str = field(repr=False)
 
+    @property
+    def tests(self) -> int:
+        """How many tests of one value it makes one by one; none for an equal value, which is looked up."""
+        if self.kind == "equal":
+            return 0
+        by_kind = self.kind.startswith("anything-but-")
+        return len(self.operands) if by_kind else 1
+
 
 _interned: WeakValueDictionary[tuple[str, tuple], Predicate] = WeakValueDictionary()
 _interning = threading.Lock()

@@ -152,6 +152,9 @@ def decide_match(
     if match.fires:
         decision = evaluator.decide(match.compiled, row, event, now, match.parts)
         decisions += [] if decision is None else [decision]
+    elif match.problem is not None:
+        metrics.condition_errors.labels(metrics.trigger_label(match.compiled.name), "budget").inc()
+        decisions.append(Suppress(match.compiled.row, "condition_error", detail=match.problem))
     return decisions
 
 

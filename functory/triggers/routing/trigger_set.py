@@ -14,7 +14,8 @@ from functory.engine.triggers import store as trigger_store
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.index import Index
-from functory.triggers.patterns import Pattern
+from functory.triggers.patterns import Pattern, flatten
+from functory.triggers.patterns.pattern import MAX_TESTS
 
 log = structlog.get_logger("functory.router")
 
@@ -40,10 +41,12 @@ class IndexedPattern:
 @dataclass
 class TriggerMatch:
     """A trigger that an event matches: by the pattern that fires it or by these ``parts`` of a composite (``fires``),
-    and by these ``cancel_rules``. Numbers are in ascending order."""
+    and by these ``cancel_rules``. Numbers are in ascending order. With a ``problem`` it is not known whether a pattern
+    that fires it matches."""
 
     compiled: CompiledTrigger
     fires: bool = False
+    problem: str | None = None
     parts: list[int] = field(default_factory=list)
     cancel_rules: list[int] = field(default_factory=list)
 
@@ -57,6 +60,8 @@ class TriggerSet:
         self._patterns: dict[str, IndexedPattern] = {}
         self._keys: dict[str, list[str]] = {}
         self._index = Index()
+        # Those whose tests are counted for each event are not in the index.
+        self._costly: dict[str, IndexedPattern] = {}
         # Events by the number of patterns that were tested for them.
         self._tested: Counter[int] = Counter()
 
@@ -104,10 +109,16 @@ class TriggerSet:
         for key in self._keys.pop(id_, ()):
             if all(pattern.key != key for pattern in patterns):
                 del self._patterns[key]
+                self._costly.pop(key, None)
                 self._index.discard(key)
         for pattern in patterns:
             self._patterns[pattern.key] = pattern
-            self._index.add(pattern.key, pattern.pattern)
+            if pattern.pattern.is_costly:
+                self._index.discard(pattern.key)
+                self._costly[pattern.key] = pattern
+            else:
+                self._costly.pop(pattern.key, None)
+                self._index.add(pattern.key, pattern.pattern)
         if patterns:
             self._keys[id_] = [pattern.key for pattern in patterns]
 
@@ -116,6 +127,8 @@ class TriggerSet:
         matches: dict[str, TriggerMatch] = {}
         keys = self._index.match(event)
         self._tested[self._index.tested] += 1
+        if self._costly:
+            keys = [*keys, *self._match_costly(event, matches)]
         for key in keys:
             pattern = self._patterns[key]
             match = matches.setdefault(pattern.compiled.id, TriggerMatch(pattern.compiled))
@@ -129,6 +142,21 @@ class TriggerSet:
             match.parts.sort()
             match.cancel_rules.sort()
         return sorted(matches.values(), key=lambda match: match.compiled.name)
+
+    def _match_costly(self, event: Mapping[str, Any], matches: dict[str, TriggerMatch]) -> Iterator[str]:
+        """The keys of the costly patterns that an event matches. One that would take too many tests puts its problem
+        into ``matches``, and cancels nothing.
+        """
+        flat = flatten(event)
+        for key, pattern in self._costly.items():
+            answer = pattern.pattern.matches_within_bound(flat)
+            if answer:
+                yield key
+            elif answer is None and pattern.role != "cancel":
+                match = matches.setdefault(pattern.compiled.id, TriggerMatch(pattern.compiled))
+                match.problem = f"the pattern would make more than {MAX_TESTS:,} tests of this event's values"
+            elif answer is None:
+                log.warning("cancel-on pattern takes too many tests", trigger=pattern.compiled.name)
 
     def take_tested(self) -> Counter[int]:
         """Return the numbers of events since the last call, by the number of patterns that were tested for them."""

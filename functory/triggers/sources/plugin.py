@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import structlog
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from functory.engine.database.transaction import Tx
 from functory.engine.events.lineage_tokens import LineageToken
@@ -32,10 +32,22 @@ from functory.engine.sources.store import KEEP_CURSOR, Hook
 T = TypeVar("T")
 
 
-class SourceConfig(BaseModel):
-    """The base of a plug-in's configuration. Unknown fields are refused; errors do not show values."""
+class ConfigPart(BaseModel):
+    """An object in a configuration. Unknown fields are refused; errors do not show values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class SourceConfig(ConfigPart):
+    """The base of a plug-in's configuration. Unknown fields are refused; errors do not show values."""
+
+    max_per_minute: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        description="events a minute, over ten minutes, beyond which the breaker pauses it; 0 for no limit; "
+        "FUNCTORY_SOURCE_RATE without",
+    )
 
 
 class SourceContext(Protocol):

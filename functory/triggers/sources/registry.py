@@ -97,7 +97,7 @@ class Registry:
             made.model_dump(mode="json", exclude_none=True),
             author=author,
             expected_version=expected_version,
-            hook=self._hook(plugin),
+            hook=change_hook(plugin),
         )
         return self._with_numbers([saved])[0]
 
@@ -119,16 +119,16 @@ class Registry:
     def pause(self, kind: str, name: str, *, note: str = "", author: str = "") -> None:
         """Write no more events of a source until it is resumed. Raises :class:`NotFound`."""
         self._check_kind(kind)
-        self.store.pause(kind, name, note=note, author=author, hook=self._disable_hook(kind))
+        self.store.pause(kind, name, note=note, author=author, hook=disable_hook(kind))
 
     def resume(self, kind: str, name: str, *, author: str = "") -> None:
         """Run a paused source again. Raises :class:`NotFound`."""
-        self.store.resume(kind, name, author=author, hook=self._hook(find_plugin(kind)))
+        self.store.resume(kind, name, author=author, hook=change_hook(find_plugin(kind)))
 
     def delete(self, kind: str, name: str, *, author: str = "") -> None:
         """Delete a source; its events stay. Raises :class:`NotFound`."""
         self._check_kind(kind)
-        self.store.delete(kind, name, author=author, hook=self._disable_hook(kind))
+        self.store.delete(kind, name, author=author, hook=disable_hook(kind))
 
     def files(self, name: str, limit: int = 1000) -> Sequence[dict[str, Any]]:
         """The files that a watch knows, by path. Raises :class:`NotFound`."""
@@ -151,27 +151,30 @@ class Registry:
         numbers = self._tallies().of_sources([(row["kind"], row["name"]) for row in rows])
         return [row | {"events_last_hour": numbers[row["kind"], row["name"]]} for row in rows]
 
-    def _disable_hook(self, kind: str) -> Hook | None:
-        """The hook for pause and delete; None without the plug-in, so that its sources can still be deleted."""
+
+def disable_hook(kind: str) -> Hook | None:
+    """The hook for pause and delete; None without the plug-in, so that its sources can still be paused and deleted."""
+    try:
+        return change_hook(find_plugin(kind))
+    except (NotFound, Invalid):
+        return None
+
+
+def change_hook(plugin: SourcePlugin) -> Hook:
+    """The plug-in's part in the transaction that changes a source."""
+
+    def hook(tx: Tx, row: Mapping[str, Any]) -> None:
+        if row["state"] == "enabled":
+            plugin.on_enabled(tx, row, parse_config(plugin, row["config"]))
+            return
         try:
-            return self._hook(find_plugin(kind))
-        except (NotFound, Invalid):
-            return None
+            config = parse_config(plugin, row["config"])
+        except Invalid:
+            # It was valid for another release or on another machine. It can still be deleted.
+            config = None
+        plugin.on_disabled(tx, row, config)
 
-    @staticmethod
-    def _hook(plugin: SourcePlugin) -> Hook:
-        def hook(tx: Tx, row: Mapping[str, Any]) -> None:
-            if row["state"] == "enabled":
-                plugin.on_enabled(tx, row, parse_config(plugin, row["config"]))
-                return
-            try:
-                config = parse_config(plugin, row["config"])
-            except Invalid:
-                # It was valid for another release or on another machine. It can still be deleted.
-                config = None
-            plugin.on_disabled(tx, row, config)
-
-        return hook
+    return hook
 
 
 def find_plugin(kind: str) -> SourcePlugin:

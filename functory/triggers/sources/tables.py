@@ -1,8 +1,8 @@
 """Rows of a PostgreSQL table: ``row.inserted``, ``row.updated`` and ``row.deleted``, written in the user's transaction.
 
 Saving a table source installs a trigger on the table (:mod:`functory.engine.sources.table_capture`). Pausing or
-deleting the source removes it. No process is needed to write the events; ``run`` only checks that the trigger is
-still installed.
+deleting the source removes it. While the source's breaker is open the events are written, and routed when it closes.
+No process is needed to write the events; ``run`` only checks that the trigger is still installed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ class TableSource(SourcePlugin):
         table_capture.install(tx, row, config.feed())
 
     def on_disabled(self, tx: Tx, row: Mapping[str, Any], config: Any) -> None:
-        table_capture.remove(tx, row)
+        if row["paused_until"] is not None and config is not None:
+            # By its breaker: no other place keeps the changes for later.
+            table_capture.hold(tx, row, config.feed(), row["paused_until"])
+        else:
+            table_capture.remove(tx, row)
 
     def run(self, context: SourceContext) -> None:
         """Report when the table or its trigger is gone."""

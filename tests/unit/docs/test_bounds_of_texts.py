@@ -18,14 +18,17 @@ import pytest
 
 from functory.engine.access import preload_grants
 from functory.engine.errors import FunctoryError, Invalid
+from functory.engine.functions import text_diff
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.source import parser
 from functory.engine.serialization import durations, json_codec, json_schema
 from functory.triggers.criteria import compile_criteria
+from functory.triggers.expressions.cel import MAX_TEXT
 from functory.triggers.expressions.conditions import compile_condition
 from functory.triggers.input_templates import compile_template
 from functory.triggers.patterns import compile_pattern
 from functory.triggers.patterns.output_patterns import matcher
+from functory.triggers.patterns.pattern import MAX_TESTS
 from functory.triggers.sources.files.config import FileWatchConfig
 from functory.triggers.sources.files.glob_patterns import MAX_PATTERN_LENGTH, MAX_PATTERNS, GlobFilter
 from functory.triggers.sources.schedules import cron
@@ -120,6 +123,43 @@ def many_wildcards(size: int) -> Any:
 def members_of_many_elements(size: int) -> Any:
     names = {f"m{i}": [{"exists": False}] for i in range(min(200, size // 20))}
     return compile_pattern({"data": {"items": {"n": [-1], **names}}}).matches(BIG_EVENT)
+
+
+@case("event pattern")
+def many_tests_of_many_elements(size: int) -> Any:
+    tests = [
+        {kind: f"y{i}"} for i in range(size // 60) for kind in ("prefix", "suffix", "equals-ignore-case")
+    ]
+    return compile_pattern({"data": {"items": {"m": tests}}}).matches(BIG_EVENT)
+
+
+@case("event pattern")
+def refused_forms_of_many_elements(size: int) -> Any:
+    refused = [f"y{i}" for i in range(size // 10)]
+    return compile_pattern({"data": {"items": {"m": [{"anything-but": {"suffix": refused}}]}}}).matches(
+        BIG_EVENT
+    )
+
+
+@case("event pattern")
+def as_many_tests_as_are_made(_size: int) -> Any:
+    ranges = [{"numeric": ["<", -1 - i]} for i in range(MAX_TESTS // 20_000)]
+    return compile_pattern({"data": {"items": {"n": ranges}}}).matches(BIG_EVENT)
+
+
+@case("condition")
+def a_regular_expression_of_the_event(size: int) -> Any:
+    regex = ("([ab]{9}){9}" * (size // 12))[:MAX_TEXT]
+    event = {"type": "t", "data": {"t": LONG, "regex": regex}}
+    made = compile_condition("data.t.matches(data.regex)")
+    return str(made.evaluate(event, datetime(2026, 1, 1, tzinfo=UTC), {}))
+
+
+@case("condition")
+def as_many_states_as_are_searched_for_the_event(size: int) -> Any:
+    event = {"type": "t", "data": {"t": LONG, "regex": f"[ab]*a[ab]{{{min(8, size)}}}[^ab]"}}
+    made = compile_condition("data.t.matches(data.regex)")
+    return str(made.evaluate(event, datetime(2026, 1, 1, tzinfo=UTC), {}))
 
 
 @case("condition")
@@ -251,6 +291,26 @@ def a_sum(size: int) -> Any:
     text = "def f():\n    return " + "1+" * ((size - 30) // 2) + "1\n"
     parser.parse(text)
     return len(findings.analyze(text))
+
+
+@case("two versions")
+def lines_that_alternate(size: int) -> Any:
+    lines = size // 12
+    before, after = ("\n".join(f"{n}{c if n % 2 else ''}" for n in range(lines)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
+
+
+@case("two versions")
+def lines_that_repeat(size: int) -> Any:
+    before, after = ("\n".join(f"{c}\n{n % 101}" for n in range(size // 5)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
+
+
+@case("two versions")
+def as_many_lines_as_are_compared(size: int) -> Any:
+    lines = min(size // 8, 3_100)
+    before, after = ("\n".join(f"{n}{c if n % 2 else ''}" for n in range(lines)) for c in "ab")
+    return len(text_diff.unified(before, after, "v1", "v2"))
 
 
 @case("import")

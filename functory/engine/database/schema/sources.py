@@ -19,6 +19,8 @@ source = Table(
     Column("version", sa.Integer, nullable=False),
     Column("config", Json, nullable=False),
     Column("note", Words),
+    # Its breaker has paused it until then; NULL when a person has.
+    Column("paused_until", Instant),
     Column("author", Words, nullable=False),
     # Value of the counter at the last change, as with triggers.
     Column("changed", sa.BigInteger, nullable=False, index=True),

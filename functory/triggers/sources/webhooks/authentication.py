@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from functory.engine.names import NAME
 from functory.engine.serialization import durations
-from functory.triggers.sources.plugin import SourceConfig
+from functory.triggers.sources.plugin import ConfigPart
 
 MAX_SECRETS = 5
 # RFC 9110, section 5.6.2, in the lower case that HTTP/2 sends.
@@ -35,7 +35,7 @@ def header_name(given: str) -> str:
     return name
 
 
-class _SecretAuth(SourceConfig):
+class _SecretAuth(ConfigPart):
     """The base of configurations with a secret: ``secret`` is the name of a stored one, or a list of names."""
 
     secret: list[str] = Field(min_length=1, max_length=MAX_SECRETS)
@@ -176,7 +176,7 @@ class Basic(_SecretAuth):
     user: str = Field(min_length=1, max_length=200, pattern=r"^[^:\x00-\x1f\x7f]+$")
 
 
-class NoAuthentication(SourceConfig):
+class NoAuthentication(ConfigPart):
     """No authentication. It must be confirmed, so that it is never an oversight."""
 
     type: Literal["none"]

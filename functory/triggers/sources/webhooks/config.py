@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 
 from functory.engine.serialization import durations
-from functory.triggers.sources.plugin import SourceConfig
+from functory.triggers.sources.plugin import ConfigPart, SourceConfig
 from functory.triggers.sources.webhooks.authentication import (
     CREDENTIALS,
     Authentication,
@@ -16,7 +16,7 @@ from functory.triggers.sources.webhooks.authentication import (
 MAX_PERIOD = 86_400.0
 
 
-class RateConfig(SourceConfig):
+class RateConfig(ConfigPart):
     """At most ``limit`` requests become events in a ``period``, ``burst`` of them at once."""
 
     limit: int = Field(ge=1, le=1_000_000)

@@ -41,6 +41,8 @@ from functory.triggers.sources.webhooks.request import Request
 SNAPSHOT_SECONDS = 1.0
 # Shortest interval between two stored problems of one webhook: unknown senders may cause many.
 PROBLEM_INTERVAL_SECONDS = 5.0
+# The least time that a sender waits while the breaker is open: its watch resumes the webhook after up to a round.
+RESUME_SECONDS = 15
 # Webhooks whose last stored problem is remembered; a deployment has tens.
 MAX_REPORTED = 1000
 
@@ -111,6 +113,13 @@ class WebhookReceiver:
         known = self._load()
         row, ready = known.webhooks.get(name, (None, None))
         proof = self._authenticate(known, ready, request)
+        if row is not None and proof.ok and row["paused_until"] is not None:
+            left = (row["paused_until"] - self._clock.now()).total_seconds()
+            # The watch resumes it some seconds later.
+            again = max(RESUME_SECONDS, math.ceil(left))
+            return WebhookResponse(
+                503, "paused", detail="too many requests came; it takes them again later", retry_after=again
+            )
         if row is None or ready is None or not proof.ok or row["state"] != "enabled":
             reported = row is not None and row["state"] == "enabled" and proof.problem
             return WebhookResponse(
