@@ -29,7 +29,8 @@ def broker(installation: Installation) -> list[Finding]:
         return [Finding("broker", "ok", "none: workers claim from the database, events are not published")]
     found = broker_server.problems(settings)
     return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")] + [
-        Finding("broker", "fail" if one.grave else "warn", f"{one.what}: {one.why}", one.try_) for one in found
+        Finding("broker", "fail" if one.grave else "warn", f"{one.what}: {one.why}", one.try_)
+        for one in found
     ]
 
 

@@ -162,7 +162,9 @@ def _primary_sqlite_code(error: DBAPIError) -> int:
 
 
 _DISK = "free disk space; nothing was written"
-_CONNECTIONS = "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
+_CONNECTIONS = (
+    "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
+)
 _UPGRADE = "functory db upgrade"
 _ENCODING_HINT = "functory doctor database: its encoding must be UTF8"
 # By PostgreSQL's code: the server's texts are in the language of its lc_messages.
@@ -200,5 +202,7 @@ def _hint(reason: str, state: str) -> str:
     if "locked" in lowered:
         return "another program holds the file: end it (fuser -v FILE names it), or try again"
     if "password" in lowered or "pg_hba.conf" in lowered:
-        return "correct user and password in FUNCTORY_DATABASE_URL, or let pg_hba.conf of the server admit them"
+        return (
+            "correct user and password in FUNCTORY_DATABASE_URL, or let pg_hba.conf of the server admit them"
+        )
     return "check that the server runs, that the database exists and that FUNCTORY_DATABASE_URL is right"

@@ -10,8 +10,8 @@ made without reading whole tables: PostgreSQL would choose otherwise while a tab
 has grown. Planning a lone execution's statements anew took a tenth of PostgreSQL's time for it, and kept plans of small
 tables a third.
 
-A server, a database and a role have defaults for every session (``ALTER ROLE … SET``). Those that change what a statement
-means, or end it, are set anew by each session (:data:`SETTINGS`), in one statement after its connect.
+A server, a database and a role have defaults for every session (``ALTER ROLE … SET``). Those that change what a
+statement means, or end it, are set anew by each session (:data:`SETTINGS`), in one statement after its connect.
 :mod:`functory.engine.database.postgres_server` checks what belongs to the operator.
 
 A pooler between this process and the server (pgbouncer in transaction mode) gives each transaction another session. No
@@ -59,7 +59,7 @@ TCP_OPTIONS = {
 
 # A number: how a time is written depends on settings.
 _STARTED = "CAST(extract(epoch FROM backend_start) * 1000000 AS bigint)"
-_SESSION = f"SELECT pid, {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"
+_SESSION = f"SELECT pid, {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"  # noqa: S608
 # How each session works, whatever the defaults of the server, the database and the role are.
 SETTINGS = {
     # A statement outside of a transaction has this level; a transaction names its own.
@@ -92,9 +92,9 @@ _SET = (
     " WHERE current_setting(name, true) IS NOT NULL"
 )
 _SET_SESSION = _SET.format("false", "%s::text[]", "%s::text[]")
+_LOCAL = _SET.format("true", "CAST(:names AS text[])", "CAST(:values AS text[])")
 _SET_LOCAL = sa.text(
-    f"SELECT ({_SET.format('true', 'CAST(:names AS text[])', 'CAST(:values AS text[])')}), pid,"
-    f" {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"
+    f"SELECT ({_LOCAL}), pid, {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"  # noqa: S608
 )
 _OWN = f"FROM pg_stat_activity WHERE pid = %s AND {_STARTED} = %s"
 # A session that waits for its client does not work on a statement.
@@ -252,7 +252,9 @@ def create_engine(
             watch.pooled = True
             # The pooler passes these on for each client, and values come outside of transactions, too.
             info = connection.info
-            wanted = {name: SETTINGS[name] for name in REPORTED if info.parameter_status(name) != SETTINGS[name]}
+            wanted = {
+                name: SETTINGS[name] for name in REPORTED if info.parameter_status(name) != SETTINGS[name]
+            }
             if wanted:
                 connection.execute(_SET_SESSION, [list(wanted), list(wanted.values())], prepare=False)
 
