@@ -41,9 +41,10 @@ def database(installation: Installation) -> list[Finding]:
     ]
     try:
         found = migrations.current(stored)
-        migrations.check(stored)
-    except Conflict as error:
-        return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
+        try:
+            migrations.check(stored)
+        except Conflict as error:
+            return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
     except Unavailable as error:
         return [*findings, failed("schema", error)]
     newer = (

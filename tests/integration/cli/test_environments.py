@@ -95,9 +95,8 @@ def test_output_never_fails_for_an_encoding(project: Path, environment: dict[str
     [
         ('"$0" --version >/dev/full', "No space left on device"),
         ('ulimit -f 100; "$0" db backup copy.backup', "copy.backup"),
-        ('ulimit -v 600000; "$0" run add_one --input x=1', "ulimit -v"),
     ],
-    ids=["a full disk", "a limit of file sizes", "a limit of memory"],
+    ids=["a full disk", "a limit of file sizes"],
 )
 def test_a_limit_of_the_system_is_an_error_in_three_parts(project: Path, shell: str, said: str):
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL are told apart by their code: their texts are in the language of the server."""
+"""The cause of an error of PostgreSQL is read from its code: its text is in the language of the server."""
 
 from __future__ import annotations
 
