@@ -22,13 +22,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given in ([], ["--help"], ["-h"], ["help"]):
         from functory.cli import command_index
 
-        sys.stdout.write(command_index.help_text())
-        return 0
+        return _write(command_index.help_text())
     if given in (["--version"], ["version"]):
         from functory._version import __version__
 
-        sys.stdout.write(f"functory {__version__}\n")
-        return 0
+        return _write(f"functory {__version__}\n")
     from functory.cli import application
 
     return application.run(given)
+
+
+def _write(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from functory.terminal import errors
+
+        return errors.print_error(error)
+    return 0

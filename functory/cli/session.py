@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+from functory.engine.host_name import host_name
 from functory.engine.serialization.control_characters import marked_lines
 from functory.remote import address
 from functory.terminal import console
@@ -71,7 +71,7 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
             opened.start()
         elif not settings.embedded:
             migrations.check(opened.database)
-        with audit.acting(f"cli {opened.author}@{socket.gethostname()}"):
+        with audit.acting(f"cli {opened.author}@{host_name()}"):
             yield opened
 
 

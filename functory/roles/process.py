@@ -23,10 +23,10 @@ from prometheus_client import disable_created_metrics
 
 from functory._version import __version__
 from functory.engine import private_files, role_state, thread_switches
-from functory.engine.database import migrations
+from functory.engine.database import migrations, postgres_server
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
-from functory.engine.events import exchange
+from functory.engine.events import broker_server
 from functory.engine.http_addresses import http_url
 from functory.engine.maintenance import trace_export
 from functory.engine.maintenance.pool_gauges import PoolGauges
@@ -144,6 +144,7 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
                 migrations.upgrade(database)
             migrations.check(database)
             database.reserve()
+            found = postgres_server.problems(database)
         except Unavailable as error:
             if not logged:
                 log.warning("database unavailable, retrying", what=error.what, why=error.why, hint=error.try_)
@@ -154,17 +155,24 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
         else:
             if logged:
                 log.info("database available")
+            for problem in found:
+                log.warning(problem.what, why=problem.why, hint=problem.try_)
             shutdown.on_request = lambda: None
             return True
     return False
 
 
-def warn_if_broker_unavailable(settings: Settings) -> None:
-    """Log that the broker is unavailable: until it returns, workers claim by polling and events wait in the outbox."""
+def warn_about_broker(settings: Settings) -> None:
+    """Log that the broker is unavailable, until it returns workers claim by polling and events wait in the outbox; or
+    that its server is not set as Functory needs it.
+    """
     try:
-        exchange.ping(settings)
+        found = broker_server.problems(settings)
     except Unavailable as error:
         log.warning("broker unavailable", what=error.what, why=error.why, hint=error.try_)
+        return
+    for problem in found:
+        log.warning(problem.what, why=problem.why, hint=problem.try_)
 
 
 @contextlib.contextmanager
@@ -277,7 +285,7 @@ def run_services(
             stack.callback(trace_export.start(settings, databases[role], role))
             for loop in loops:
                 loop.start()
-            warn_if_broker_unavailable(settings)
+            warn_about_broker(settings)
             report_ready(
                 role,
                 settings,

@@ -16,14 +16,15 @@ EXIT_USAGE = 2
 
 def print_error(error: BaseException) -> int:
     """Print an error and return its exit status. An unexpected error also shows its traceback."""
+    from functory.engine import os_errors
     from functory.engine.errors import ExecutionFailed, FunctoryError
 
+    if os_errors.is_of_system(error) and not os.environ.get("FUNCTORY_DEBUG"):
+        error = os_errors.explain(error)
     if isinstance(error, ExecutionFailed):
         print_execution_error(error)
     elif isinstance(error, FunctoryError):
         print_message(error.what, error.why, error.try_)
-    elif isinstance(error, OSError) and not os.environ.get("FUNCTORY_DEBUG"):
-        print_message(error.strerror or str(error), str(error.filename or ""), "")
     else:
         traceback.print_exception(error)
         print_message(

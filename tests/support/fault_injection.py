@@ -197,4 +197,6 @@ class Faults:
 
 def _kept_back(connection: Any) -> list[str]:
     """The statements that PostgreSQL gets together with the next one, or with the commit."""
-    return [statement for statement, *_ in getattr(connection, "unsent", ()) if statement != "BEGIN"]
+    return [
+        statement for statement, *_ in getattr(connection, "unsent", ()) if not statement.startswith("BEGIN")
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import shlex
 import shutil
 import sys
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,10 @@ from functory.os_user import os_user
 MIN_FREE_BYTES = 1_000_000_000
 # Below this nothing can be written.
 NO_SPACE_BYTES = 1_000_000
+# A role has connections, sockets and pipes of children: some hundreds under load.
+MIN_OPEN_FILES = 256
+# The stacks of its threads alone take some hundred megabytes of addresses.
+MIN_ADDRESS_BYTES = 4_000_000_000
 # The modules of each extra; what needs it follows from the settings.
 EXTRAS = {
     "server": ("fastapi", "uvicorn", "argon2"),
@@ -103,6 +109,42 @@ def files(installation: Installation) -> list[Finding]:
         for path, advice in private_files.find_open(settings)
     ]
     return found or [Finding("files", "ok", "this user can write the data, and no other user can read it")]
+
+
+def limits(installation: Installation) -> list[Finding]:
+    """What this process may use: open files, memory, and a folder for temporary files."""
+    files, memory = (resource.getrlimit(one)[0] for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS))
+    found: list[Finding] = []
+    if files != resource.RLIM_INFINITY and files < MIN_OPEN_FILES:
+        found.append(
+            Finding(
+                "limits",
+                "warn",
+                f"this user may open {files} files at once; a role with connections and children needs more",
+                "ulimit -n 4096 before the role starts, or LimitNOFILE=4096 in its unit",
+            )
+        )
+    if memory != resource.RLIM_INFINITY and memory < MIN_ADDRESS_BYTES:
+        found.append(
+            Finding(
+                "limits",
+                "warn",
+                f"this process may use {memory / 1e9:.1f} GB of addresses, and each thread takes some of them",
+                "ulimit -v unlimited; limit the memory of a service by MemoryMax= of systemd",
+            )
+        )
+    # Raises an OSError that names the folders where none can be written.
+    temporary = Path(tempfile.gettempdir())
+    if shutil.disk_usage(temporary).free < NO_SPACE_BYTES:
+        found.append(
+            Finding(
+                "limits",
+                "fail",
+                f"no space left in {temporary}",
+                "free some space, or set TMPDIR to another disk",
+            )
+        )
+    return found or [Finding("limits", "ok", f"{files} open files; temporary files are in {temporary}")]
 
 
 def disk(installation: Installation) -> list[Finding]:

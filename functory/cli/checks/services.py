@@ -19,16 +19,19 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - co
 
 
 def broker(installation: Installation) -> list[Finding]:
-    """Whether the broker answers."""
-    from functory.engine.events import exchange
+    """Whether the broker answers, and its server is set as Functory needs it."""
+    from functory.engine.events import broker_server
 
     settings = installation.settings
     if settings.embedded:
         return [Finding("broker", "ok", "in memory, in this process")]
     if settings.brokerless:
         return [Finding("broker", "ok", "none: workers claim from the database, events are not published")]
-    exchange.ping(settings)
-    return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")]
+    found = broker_server.problems(settings)
+    return [Finding("broker", "ok", f"{settings.broker.split(':', 1)[0]} is reachable")] + [
+        Finding("broker", "fail" if one.grave else "warn", f"{one.what}: {one.why}", one.try_)
+        for one in found
+    ]
 
 
 def sources(installation: Installation) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from functory.cli.checks.finding import Finding
+from functory.cli.checks.finding import Finding, failed
 from functory.cli.checks.installation import Installation
 from functory.terminal.console import format_duration
 
@@ -16,8 +16,8 @@ SKEW_SECONDS = 1.0
 
 def database(installation: Installation) -> list[Finding]:
     """The database and its schema."""
-    from functory.engine.database import migrations, sqlite_files
-    from functory.engine.errors import Conflict
+    from functory.engine.database import migrations, postgres_server, sqlite_files
+    from functory.engine.errors import Conflict, Unavailable
 
     stored = installation.database
     if migrations.is_missing(stored):
@@ -35,11 +35,18 @@ def database(installation: Installation) -> list[Finding]:
         ]
     took = stored.ping()
     findings = [Finding("database", "ok", f"{stored.name} answers in {format_duration(took)}")]
-    found = migrations.current(stored)
+    findings += [
+        Finding("database", "fail" if one.grave else "warn", f"{one.what}: {one.why}", one.try_)
+        for one in postgres_server.problems(stored)
+    ]
     try:
-        migrations.check(stored)
-    except Conflict as error:
-        return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
+        found = migrations.current(stored)
+        try:
+            migrations.check(stored)
+        except Conflict as error:
+            return [*findings, Finding("schema", "fail", f"{found or 'none'}; {error.why}", error.try_)]
+    except Unavailable as error:
+        return [*findings, failed("schema", error)]
     newer = (
         "" if found == migrations.HEAD else f", newer than this version's {migrations.HEAD}; both work on it"
     )

@@ -20,6 +20,7 @@ CHECKS: dict[str, Callable[[Installation], list[Finding]]] = {
     "versions": machine.versions,
     "extras": machine.extras,
     "files": machine.files,
+    "limits": machine.limits,
     "database": stored_data.database,
     "clock": stored_data.clock,
     "events": stored_data.events,
@@ -91,6 +92,7 @@ def run_checks(names: Sequence[str] = ()) -> list[Finding]:
 
 
 def _run(name: str, installation: Installation) -> list[Finding]:
+    from functory.engine import os_errors
     from functory.engine.errors import FunctoryError
 
     try:
@@ -98,4 +100,4 @@ def _run(name: str, installation: Installation) -> list[Finding]:
     except FunctoryError as error:
         return [failed(name, error)]
     except OSError as error:
-        return [Finding(name, "fail", str(error))]
+        return [failed(name, os_errors.explain(error))]

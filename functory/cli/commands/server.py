@@ -47,7 +47,7 @@ def server(
             functory.start()
             if not settings.embedded:
                 stack.callback(trace_export.start(settings, functory.database, "server"))
-            process.warn_if_broker_unavailable(settings)
+            process.warn_about_broker(settings)
             process.report_ready(
                 "server",
                 settings,

@@ -247,11 +247,11 @@ class Database:
         """
         with self._driver_errors:
             now = self.clock.now()
-            with self._connected() as connection, self._begin(connection, reading=not snapshot):
-                tx = Tx(connection, now, self.new_id, self.dialect)
-                if snapshot and self.dialect == "postgresql":
-                    tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-                yield tx
+            with (
+                self._connected() as connection,
+                self._begin(connection, reading=not snapshot, snapshot=snapshot),
+            ):
+                yield Tx(connection, now, self.new_id, self.dialect)
 
     @contextlib.contextmanager
     def connection(self, *, write: bool = False) -> Iterator[Connection]:
@@ -319,7 +319,9 @@ class Database:
                 postgres_connections().end_pooled(connection)
 
     @contextlib.contextmanager
-    def _begin(self, connection: Connection, *, reading: bool = False) -> Iterator[RootTransaction]:
+    def _begin(
+        self, connection: Connection, *, reading: bool = False, snapshot: bool = False
+    ) -> Iterator[RootTransaction]:
         # Not by an event hook of the pool: with a hook, SQLAlchemy takes twice as long for every statement.
         if self.dialect == "sqlite":
             with connection.begin() as transaction:
@@ -334,6 +336,9 @@ class Database:
             else contextlib.nullcontext(),
             connection.begin() as transaction,
         ):
+            if snapshot:
+                # Before any query of the transaction.
+                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             if self._pooled():
                 postgres.begin_pooled(connection, self._idle_seconds)
             yield transaction

@@ -29,6 +29,12 @@ _GONE = (*_CUT_OFF, "25006", "25P03", "25P04")
 # Codes of a server that cannot be used now: also no resources, connections included (53), a statement that the server
 # ended (57), errors of its system (58), and transactions that it rolled back (40).
 _UNAVAILABLE = (*_GONE, "53", "57", "58", "40")
+# Codes of what an operator must change: missing rights, and no schema for new tables (search_path).
+_DENIED, _NO_SCHEMA = "42501", "3F000"
+# Codes of a table, a column or a function that is not there.
+_MISSING = ("42P01", "42703", "42883")
+# Codes of a text that the encoding of the database cannot hold.
+_ENCODING = ("22P05", "22021")
 # Codes of a statement that the schema refuses: an unknown table, column or key (42), a column without a value (23502),
 # a value outside a CHECK (23514).
 _ANOTHER_SCHEMA = ("42", "23502", "23514")
@@ -90,18 +96,18 @@ def translate_driver_error(name: str, error: BaseException, file: Path | None = 
         explained = sqlite_files.explain(file, error.orig, reason)
         if explained is not None:
             return Unavailable(f"the database {name} cannot be used", *explained)
-    if isinstance(error, OperationalError | InterfaceError) or state.startswith(_UNAVAILABLE):
+    if isinstance(error, OperationalError | InterfaceError) or state.startswith(
+        (*_UNAVAILABLE, _DENIED, _NO_SCHEMA, *_MISSING)
+    ):
         return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     if isinstance(error, ProgrammingError) and "connection option" in reason:
         return Invalid(
             "the URL of the database is wrong", reason, "correct what follows ? in FUNCTORY_DATABASE_URL"
         )
     if isinstance(error, DataError):
-        return Invalid("the database cannot hold that value", reason)
+        return Invalid("the database cannot hold that value", reason, _HINTS.get(state, ""))
     if error.connection_invalidated:
         return Unavailable(f"the connection to {name} was lost", str(error.orig), "it is retried")
-    if isinstance(error, ProgrammingError) and "does not exist" in reason:
-        return Unavailable(f"the database {name} cannot be used", reason, _hint(reason, state))
     return None
 
 
@@ -155,28 +161,48 @@ def _primary_sqlite_code(error: DBAPIError) -> int:
     return (getattr(error.orig, "sqlite_errorcode", None) or 0) & 0xFF
 
 
+_DISK = "free disk space; nothing was written"
+_CONNECTIONS = (
+    "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
+)
+_UPGRADE = "functory db upgrade"
+_ENCODING_HINT = "functory doctor database: its encoding must be UTF8"
+# By PostgreSQL's code: the server's texts are in the language of its lc_messages.
+_HINTS = {
+    "25006": "wait for the end of the failover, or name the server that takes writes in FUNCTORY_DATABASE_URL; "
+    "functory doctor database says why it takes none",
+    _DENIED: "let the role of FUNCTORY_DATABASE_URL own the tables, with USAGE and CREATE on their schema; "
+    "functory doctor database says what it lacks",
+    _NO_SCHEMA: "ALTER ROLE … SET search_path = public, or create the schema that search_path names",
+    "53100": _DISK,
+    "53300": _CONNECTIONS,
+    "40P01": "it is tried again; nothing was written",
+    "40001": "it is tried again; nothing was written",
+    "57014": "look for long transactions in pg_stat_activity, then try again",
+    "55P03": "look for long transactions in pg_stat_activity, then try again",
+    **dict.fromkeys(_MISSING, _UPGRADE),
+    **dict.fromkeys(_ENCODING, _ENCODING_HINT),
+}
+
+
 def _hint(reason: str, state: str) -> str:
+    if state in _HINTS:
+        return _HINTS[state]
+    # SQLite has no codes for them, and an error of the connecting itself has none either.
     lowered = reason.lower()
-    if state == "25006":
-        return (
-            "wait for the end of the failover, or name the server that takes writes in FUNCTORY_DATABASE_URL"
-        )
-    # An error of the connecting itself has no code.
-    if state == "53300" or "too many c" in lowered or "connection slots are reserved" in lowered:
-        return (
-            "raise max_connections of PostgreSQL, or lower the number of processes and FUNCTORY_WORKER_SLOTS"
-        )
-    if "full" in lowered or "no space" in lowered:
-        return "free disk space; nothing was written"
+    if "too many c" in lowered or "connection slots are reserved" in lowered:
+        return _CONNECTIONS
     if missing := re.search(r'database "([^"]*)" does not exist', reason):
         # The server's name of the database, which the command below quotes for no shell.
         return f"create the database {missing[1]} on that server (createdb), then functory db upgrade"
     if "unable to open database file" in lowered:
         return "check that the folder of the file exists and that you may read and write both"
-    if "no such table" in lowered or "does not exist" in lowered:
-        return "functory db upgrade"
-    if "deadlock" in lowered:
-        return "it is tried again; nothing was written"
+    if "no such table" in lowered or "no such column" in lowered:
+        return _UPGRADE
     if "locked" in lowered:
-        return "another process holds the file; try again"
-    return "check that the server runs and that FUNCTORY_DATABASE_URL is right"
+        return "another program holds the file: end it (fuser -v FILE names it), or try again"
+    if "password" in lowered or "pg_hba.conf" in lowered:
+        return (
+            "correct user and password in FUNCTORY_DATABASE_URL, or let pg_hba.conf of the server admit them"
+        )
+    return "check that the server runs, that the database exists and that FUNCTORY_DATABASE_URL is right"

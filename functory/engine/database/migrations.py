@@ -16,6 +16,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.engine import Connection
 
+from functory.engine.database import postgres_server
 from functory.engine.database.connection import Database
 from functory.engine.database.driver_errors import is_deadlock
 from functory.engine.database.schema import counter
@@ -181,6 +182,8 @@ def _run(database: Database, verb: str, revision: str) -> None:
                     connection.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK))) and connection.commit()
                 )
             )
+            if verb == "upgrade" and not sa.inspect(connection).has_table("alembic_version"):
+                postgres_server.check_new_database(connection)
             connection.commit()
         else:
             # One writing transaction around all revisions is the lock: a second process waits and finds all done. It

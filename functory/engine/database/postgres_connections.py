@@ -10,6 +10,10 @@ made without reading whole tables: PostgreSQL would choose otherwise while a tab
 has grown. Planning a lone execution's statements anew took a tenth of PostgreSQL's time for it, and kept plans of small
 tables a third.
 
+A server, a database and a role have defaults for every session (``ALTER ROLE … SET``). Those that change what a
+statement means, or end it, are set anew by each session (:data:`SETTINGS`), in one statement after its connect.
+:mod:`functory.engine.database.postgres_server` checks what belongs to the operator.
+
 A pooler between this process and the server (pgbouncer in transaction mode) gives each transaction another session. No
 statement is prepared there, and what a session would keep is set in each transaction.
 """
@@ -53,18 +57,46 @@ TCP_OPTIONS = {
     "tcp_user_timeout": 25_000,
 }
 
-_SESSION = "SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())"
-_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+# A number: how a time is written depends on settings.
+_STARTED = "CAST(extract(epoch FROM backend_start) * 1000000 AS bigint)"
+_SESSION = f"SELECT pid, {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"  # noqa: S608
+# How each session works, whatever the defaults of the server, the database and the role are.
+SETTINGS = {
+    # A statement outside of a transaction has this level; a transaction names its own.
+    "default_transaction_isolation": "read committed",
+    # How values are written and read.
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    # Rows that a policy hides are an error: a list without them would look whole.
+    "row_security": "off",
+    # A statement may wait for a lock, or be long; one with a limit sets its own.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    # A pool keeps its connections.
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+# Those that the server reports to the client, so that a pooler knows them.
+REPORTED = ("TimeZone", "DateStyle", "standard_conforming_strings")
 # A whole table costs so much that a plan without an index is dear, which must not start the compiler of expressions.
-_BY_KEYS = (
-    "SELECT set_config('plan_cache_mode', 'force_generic_plan', false),"
-    " set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)"
+BY_KEYS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+# A server before version 17 does not know all of them.
+_SET = (
+    "SELECT count(set_config(name, value, {0})) FROM unnest({1}, {2}) AS wanted (name, value)"
+    " WHERE current_setting(name, true) IS NOT NULL"
 )
-_LOCAL = sa.text(
-    "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), pid, backend_start"
-    " FROM pg_stat_get_activity(pg_backend_pid())"
+_SET_SESSION = _SET.format("false", "%s::text[]", "%s::text[]")
+_LOCAL = _SET.format("true", "CAST(:names AS text[])", "CAST(:values AS text[])")
+_SET_LOCAL = sa.text(
+    f"SELECT ({_LOCAL}), pid, {_STARTED} FROM pg_stat_get_activity(pg_backend_pid())"  # noqa: S608
 )
-_OWN = "FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
+_OWN = f"FROM pg_stat_activity WHERE pid = %s AND {_STARTED} = %s"
 # A session that waits for its client does not work on a statement.
 _WORKS = f"SELECT 1 {_OWN} AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"  # noqa: S608
 _END = f"SELECT pg_terminate_backend(pid) {_OWN}"
@@ -198,7 +230,7 @@ def create_engine(
         hide_parameters=True,
         # Or the first connection of every process asks the server for a type that no column has.
         use_native_hstore=False,
-        connect_args=options | {"application_name": "functory"},
+        connect_args=options | {"application_name": "functory", "client_encoding": "UTF8"},
     )
 
     def connect(_dialect: Any, _record: Any, args: Any, parameters: dict[str, Any]) -> WatchedConnection:
@@ -211,14 +243,20 @@ def create_engine(
         assert session is not None
         if session[0] == connection.info.backend_pid:
             connection.session = session
-            connection.execute(_IDLE, [str(round(idle_seconds * 1000))], prepare=False)
-            if by_keys:
-                connection.execute(_BY_KEYS, prepare=False)
-                connection.keeps_plans = True
+            wanted = _settings(idle_seconds) | (BY_KEYS if by_keys else {})
+            connection.execute(_SET_SESSION, [list(wanted), list(wanted.values())], prepare=False)
+            connection.keeps_plans = by_keys
         else:
             # The pooler's own number: the next transaction may have another session.
             connection.prepare_threshold = None
             watch.pooled = True
+            # The pooler passes these on for each client, and values come outside of transactions, too.
+            info = connection.info
+            wanted = {
+                name: SETTINGS[name] for name in REPORTED if info.parameter_status(name) != SETTINGS[name]
+            }
+            if wanted:
+                connection.execute(_SET_SESSION, [list(wanted), list(wanted.values())], prepare=False)
 
     def is_alive(connection: WatchedConnection) -> bool:
         idle = time.monotonic() - connection.answered_at
@@ -237,7 +275,9 @@ def create_engine(
 
 def begin_pooled(connection: Connection, idle_seconds: float) -> None:
     """Set what a session would keep, for the transaction that begins, and note its session."""
-    _, pid, start = connection.execute(_LOCAL, {"idle": str(round(idle_seconds * 1000))}).one()
+    wanted = _settings(idle_seconds)
+    values = {"names": list(wanted), "values": list(wanted.values())}
+    _, pid, start = connection.execute(_SET_LOCAL, values).one()
     driver_connection(connection).session = pid, start
 
 
@@ -245,6 +285,10 @@ def end_pooled(connection: Connection) -> None:
     """Forget the session of the transaction that has ended."""
     if not connection.invalidated and not connection.closed:
         driver_connection(connection).session = None
+
+
+def _settings(idle_seconds: float) -> dict[str, str]:
+    return SETTINGS | {"idle_in_transaction_session_timeout": str(round(idle_seconds * 1000))}
 
 
 @contextlib.contextmanager

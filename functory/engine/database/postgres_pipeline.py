@@ -26,7 +26,8 @@ from psycopg import pq
 
 from functory.engine.database.wakeups import CHANNEL
 
-BEGIN, COMMIT = "BEGIN", "COMMIT"
+# A session behind a pooler may have another default.
+BEGIN, COMMIT = "BEGIN ISOLATION LEVEL READ COMMITTED", "COMMIT"
 _NOTIFY = f"SELECT pg_notify('{CHANNEL}_' || topic, %s) FROM unnest(string_to_array(%s, ',')) AS topic"  # noqa: S608
 _IDLE = pq.TransactionStatus.IDLE
 # A statement whose text parameter is longer is one about many rows. PostgreSQL keeps the plan of a prepared statement,

@@ -16,7 +16,10 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from functory.engine.database.sqlite_files import DatabaseFile
+from functory.engine.errors import Invalid, Unavailable
 
+# The first version with RETURNING (sqlite.org/lang_returning.html).
+OLDEST_SQLITE = (3, 35, 0)
 # How long a transaction waits for another process's transaction.
 BUSY_MILLISECONDS = 30_000
 # Pause before another try to switch a file to WAL that another process has locked.
@@ -25,8 +28,20 @@ WAL_RETRY_SECONDS = 0.02
 PREPARED_STATEMENTS = 512
 
 
+def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Refuse a library whose SQL is older than the engine's statements. Raises :class:`Invalid`."""
+    if version < OLDEST_SQLITE:
+        raise Invalid(
+            f"SQLite {'.'.join(map(str, version))} is too old",
+            f"Functory needs {'.'.join(map(str, OLDEST_SQLITE))}: its statements use RETURNING",
+            "use a Python whose sqlite3 is newer (python -c 'import sqlite3; print(sqlite3.sqlite_version)'), "
+            "or PostgreSQL",
+        )
+
+
 def create_engine(url: URL, file: DatabaseFile | None, pool_size: int) -> Engine:
     """Return the pool of one process. Without ``file`` the database is in memory, or SQLite itself reads its name."""
+    check_version()
     options: dict[str, Any] = {
         "connect_args": {
             "timeout": BUSY_MILLISECONDS / 1000,
@@ -68,14 +83,21 @@ def _enable_wal(cursor: sqlite3.Cursor) -> None:
     deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
     while True:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            return
+            mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            break
         except sqlite3.OperationalError as error:
             # The lower byte is the primary code (sqlite.org/rescode.html).
             busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() > deadline:
                 raise
             time.sleep(WAL_RETRY_SECONDS)
+    # A database in memory has none.
+    if mode not in ("wal", "memory"):
+        raise Unavailable(
+            "the database file cannot have a write-ahead log",
+            f"its file system has no memory that processes share, so SQLite uses the mode {mode}",
+            "put it on a local disk (FUNCTORY_HOME), or use PostgreSQL",
+        )
 
 
 def begin(connection: Connection) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from amqp.exceptions import AccessRefused, NotAllowed
 from kombu.connection import Connection
 from kombu.entity import Exchange
 from kombu.messaging import Producer
@@ -68,7 +69,33 @@ def connect(url: str, *, confirm_each: bool = True) -> Connection:
 def broker_unavailable(error: BaseException, what: str = "the broker cannot be used") -> Unavailable:
     """Return the error for a failure of the broker's driver."""
     reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
-    return Unavailable(what, reason, "check that it runs and FUNCTORY_BROKER_URL is right")
+    return Unavailable(what, reason, _hint(error, str(error)))
+
+
+# What brokers answer, and what helps. Their texts are in English only; RabbitMQ's codes are those of AMQP 0-9-1, 1.2.
+_REDIS_HINTS = {
+    "Authentication required": "write user and password into FUNCTORY_BROKER_URL: redis://USER:PASSWORD@HOST:PORT/0",
+    "invalid username-password": "correct user and password in FUNCTORY_BROKER_URL",
+    "DB index is out of range": "name a smaller number at the end of FUNCTORY_BROKER_URL, as /0, "
+    "or raise databases in redis.conf",
+    "protected mode": "give Redis a password (requirepass) and write it into FUNCTORY_BROKER_URL",
+    "read only replica": "name its primary in FUNCTORY_BROKER_URL, or: REPLICAOF NO ONE",
+    "has no permissions": "give the user of FUNCTORY_BROKER_URL all commands and keys: ACL SETUSER USER +@all ~* &*",
+    "maxmemory": "raise maxmemory of Redis, or take other data out of it",
+}
+
+
+def _hint(error: BaseException, text: str) -> str:
+    if isinstance(error, NotAllowed):
+        return "make the virtual host (rabbitmqctl add_vhost NAME), or correct the end of FUNCTORY_BROKER_URL"
+    if isinstance(error, AccessRefused) and "Login was refused" in text:
+        return "correct user and password in FUNCTORY_BROKER_URL; guest may connect from the server's machine only"
+    if isinstance(error, AccessRefused):
+        return 'rabbitmqctl set_permissions -p VHOST USER ".*" ".*" ".*"'
+    return next(
+        (hint for words, hint in _REDIS_HINTS.items() if words in text),
+        "check that it runs and FUNCTORY_BROKER_URL is right",
+    )
 
 
 def topic_exchange(namespace: str) -> Exchange:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import Instant, worker
+from functory.engine.host_name import host_name
 
 # How the ids of workers begin that are threads of an embedded engine.
 EMBEDDED = "embedded:"
@@ -71,7 +71,7 @@ def ended(ids: Iterable[str]) -> list[str]:
 
 def new_id(token: str) -> str:
     """Return the id of a worker in this process. ``token`` differs between the workers of one process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_pid_space()}{token}"
+    return f"{host_name()}:{os.getpid()}:{_pid_space()}{token}"
 
 
 def _pid_space() -> str:
@@ -91,7 +91,7 @@ def _has_ended(id_: str) -> bool:
     host, _, rest = id_.removeprefix(EMBEDDED).partition(":")
     pid, _, token = rest.partition(":")
     space = _pid_space()
-    if host != socket.gethostname() or not pid.isdecimal() or not space or not token.startswith(space):
+    if host != host_name() or not pid.isdecimal() or not space or not token.startswith(space):
         return False
     try:
         os.kill(int(pid), 0)

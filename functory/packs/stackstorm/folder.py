@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from functory.engine import os_errors
 from functory.engine.errors import Invalid
 from functory.packs.stackstorm.document import parse_document
 
@@ -63,7 +64,7 @@ class Folder:
                 regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
                 raw = stream.read(most + 1) if regular else b""
         except OSError as error:
-            raise Invalid(f"{path} cannot be read", error.strerror or str(error)) from None
+            raise os_errors.explain(error, f"{path} cannot be read") from None
         if not regular or not (self.root / clean).resolve().is_relative_to(self.root):
             raise Invalid(f"{path} is not a file of the pack", "it was replaced while it was read")
         if len(raw) > most:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ import structlog
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
+from functory.engine.host_name import host_name
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.sources.store import ClaimedSource, Sources
@@ -67,7 +67,7 @@ class SourceSupervisor(Service):
         self._secrets = Secrets(database, settings)
         self._plugins = installed_plugins() if plugins is None else plugins
         self._idle: set[str] = set()
-        self._holder = holder or f"{socket.gethostname()}:{os.getpid()}"
+        self._holder = holder or f"{host_name()}:{os.getpid()}"
         self._monotonic = monotonic
         self._rng = rng or random.Random()  # noqa: S311  (spreads retries, guards nothing)
         self._runners: list[SourceRunner] = []

@@ -11,7 +11,6 @@ import asyncio
 import os
 import queue
 import random
-import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from functory.engine.agents.call_queue import Sent
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.executions.runs import answers
+from functory.engine.host_name import host_name
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import model_metrics
@@ -69,7 +69,7 @@ class Gateway(Service):
         self._settings = settings
         self._secrets = Secrets(database, settings)
         self._random = rng or random.Random()  # noqa: S311  (jitter)
-        self.id = f"{socket.gethostname()}:{os.getpid()}"
+        self.id = f"{host_name()}:{os.getpid()}"
         self._adapters = adapters or {
             "openai": OpenAIAdapter(),
             "litellm": LitellmAdapter(),

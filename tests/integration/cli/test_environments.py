@@ -2,12 +2,14 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from functory.engine.host_name import host_name
 from functory.os_user import os_user
 from tests.support.console_script import PROGRAM
 from tests.support.patience import patient
@@ -86,6 +88,29 @@ def test_output_never_fails_for_an_encoding(project: Path, environment: dict[str
     shown = run("event", "show", sent.stdout.strip(), "--json", cwd=project, env=plain(**environment))
     if "latin-1" not in environment.values():
         assert json.loads(shown.stdout)["data"] == json.loads(event)
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ('"$0" --version >/dev/full', "No space left on device"),
+        ('ulimit -f 100; "$0" db backup copy.backup', "copy.backup"),
+    ],
+    ids=["a full disk", "a limit of file sizes"],
+)
+def test_a_limit_of_the_system_is_an_error_in_three_parts(project: Path, shell: str, said: str):
+    done = subprocess.run(
+        ["sh", "-c", shell, PROGRAM], cwd=project, env=plain(), capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=patient(100), check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("error: ") == 1 and "\n  try: " in done.stderr and said in done.stderr
+    assert "Traceback" not in done.stderr and "defect" not in done.stderr
+
+
+def test_a_host_name_is_always_a_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "a b\udcff\x1b")
+    assert host_name() == "a b??"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to become a user without an entry")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from functory.engine import os_errors
 from functory.engine.errors import Conflict, Invalid
 
 FORMAT = 1
@@ -125,7 +126,7 @@ def create(path: Path, *, force: bool) -> Iterator[ArchiveWriter]:
             part.rename(path)
         except OSError as error:
             part.unlink(missing_ok=True)
-            raise Invalid(f"{part} cannot be written", error.strerror or str(error)) from None
+            raise os_errors.explain(error, f"{part} cannot be written") from None
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -156,7 +157,7 @@ def read(path: Path) -> Manifest:
         raise Invalid(f"there is no file {path}") from None
     except OSError as error:
         if not isinstance(error, tarfile.TarError):
-            raise Invalid(f"{path} cannot be read", error.strerror or str(error)) from None
+            raise os_errors.explain(error, f"{path} cannot be read") from None
         raise Invalid(f"{path} is not a complete backup", str(error), "another backup") from None
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
         raise Invalid(f"{path} is not a complete backup", str(error).strip("'\""), "another backup") from None

@@ -19,11 +19,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine import private_files, sqlite_urls
-from functory.engine.database import migrations, partitions
+from functory.engine.database import migrations, partitions, sqlite_files
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.former_tables import FORMER_TABLES
 from functory.engine.database.schema import metadata
-from functory.engine.errors import Conflict, Invalid
+from functory.engine.errors import Conflict, Invalid, Unavailable
 from functory.engine.maintenance.backup import archive, pg_dump
 from functory.engine.maintenance.backup.archive import ArchiveWriter, Manifest
 
@@ -132,6 +132,12 @@ def _sqlite(
             while piece := given.read(archive.CHUNK_BYTES):
                 packed.write(piece)
                 progress("packing", given.tell(), total)
+    except sqlite3.Error as error:
+        why, advice = sqlite_files.explain(copy, error, str(error)) or (
+            str(error),
+            "check the disk, and the limit of file sizes (ulimit -f)",
+        )
+        raise Unavailable(f"{copy} cannot be written", why, advice) from error
     finally:
         for suffix in ("", "-wal", "-shm"):
             copy.with_name(copy.name + suffix).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from functory.engine import sqlite_urls
+from functory.engine import os_errors, sqlite_urls
 from functory.engine.agents import call_queue
 from functory.engine.database import audit, migrations
 from functory.engine.database.connection import Database, Tx
@@ -213,7 +213,7 @@ def _sqlite(
         fresh.rename(target)
         archive.sync_folder(target.parent)
     except OSError as error:
-        raise Invalid(f"{target} cannot be written", error.strerror or str(error)) from None
+        raise os_errors.explain(error, f"{target} cannot be written") from None
     finally:
         _remove(fresh)
     return done

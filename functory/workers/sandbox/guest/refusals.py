@@ -33,6 +33,8 @@ _TEXTS = {os.strerror(number): number for number in (*_OF_FILES, errno.ENETUNREA
     "attempt to write a readonly database": errno.EACCES,
     # libpq looks for the name of its user before it makes a socket.
     "local user with ID": _NO_SOCKET,
+    # psycopg, where libpq could not make a socket and says nothing.
+    "connection is bad: no error details available": _NO_SOCKET,
 }
 _PATH = re.compile(r"(?<![\w/:.])/[^\s'\"`,;:()\[\]<>]+")
 # "Permission denied" is also what a service answers, and its paths are not files.
@@ -155,7 +157,7 @@ def _of_program(given: Any, grants: Grants) -> str:
 _NO_OTHER_SOCKET = (
     "the function has no sockets of its own: Python's socket makes TCP connections to granted hosts, "
     "and a library in C that makes its own cannot\n"
-    'try: hosts=["HOST:PORT"], and a client that is written in Python'
+    'try: hosts=["HOST:PORT"], and a client that is written in Python (for PostgreSQL: pg8000)'
 )
 
 

@@ -155,15 +155,16 @@ def test_an_id_of_another_clock_is_not_a_step():
 
 
 @pytest.mark.parametrize(
-    ("queue", "words"),
+    ("queue", "tries", "words"),
     [
-        ({"quarantined": False, "route_after": None}, "waits for a router"),
-        ({"quarantined": False, "route_after": at(900)}, "a try has failed"),
-        ({"quarantined": True, "route_after": None}, "quarantined"),
+        ({"quarantined": False, "route_after": None}, 0, "waits for a router"),
+        ({"quarantined": False, "route_after": at(900)}, 1, "a try has failed"),
+        ({"quarantined": False, "route_after": at(900)}, 0, "its source is paused"),
+        ({"quarantined": True, "route_after": None}, 3, "quarantined"),
     ],
 )
-def test_an_event_that_is_not_routed_says_why(queue: dict[str, Any], words: str):
-    found = timeline(Rows(event(routed=None), queue), at(300)).steps
+def test_an_event_that_is_not_routed_says_why(queue: dict[str, Any], tries: int, words: str):
+    found = timeline(Rows(event(routed=None, route_attempts=tries), queue), at(300)).steps
     assert [step.name for step in found] == ["emitted", "routed"]
     assert words in found[-1].waited_for and found[-1].at is None
 

@@ -213,6 +213,14 @@ def test_a_socket_that_is_not_pythons_own_is_explained(runner):
     assert "a library in C that makes its own cannot" in text and 'try: hosts=["HOST:PORT"]' in text
 
 
+@pytest.mark.parametrize("hosts", [(), ("db.example.com:5432",)], ids=["no host", "its host"])
+@pytest.mark.parametrize("address", ["postgresql://ada@db.example.com/shop", "host=/run/postgresql user=ada"])
+def test_a_client_of_postgresql_with_sockets_of_its_own_is_explained(runner, address, hosts):
+    text = message(runner, f"import psycopg; psycopg.connect({address!r})", Grants(hosts=hosts))
+    assert text.count('\ntry: hosts=["HOST:PORT"], and a client that is written in Python') == 1, text
+    assert "pg8000" in text
+
+
 def test_an_error_of_a_service_is_not_taken_for_a_file(runner):
     body = "raise RuntimeError('GET /srv/items answered 403: Permission denied')"
     assert "\n" not in message(runner, body)
