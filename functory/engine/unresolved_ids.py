@@ -61,9 +61,7 @@ def no_such(text: str, kinds: Sequence[str], why: str = "") -> NotFound:
 def several(text: str, found: Sequence[Candidate]) -> AmbiguousId:
     """Return the error for the beginning of several ids: it names some of them."""
     shown = found[:MAX_CANDIDATES]
-    listed = "; ".join(
-        f"{one.kind} {one.id} ({one.name}, {one.time:%Y-%m-%d %H:%M:%S} UTC)" for one in shown
-    )
+    listed = "; ".join(f"{one.kind} {one.id} ({one.name}, {one.time:%Y-%m-%d %H:%M:%S} UTC)" for one in shown)
     return AmbiguousId(
         f"several ids begin with {text!r}",
         listed + (", and more" if len(found) > MAX_CANDIDATES else ""),

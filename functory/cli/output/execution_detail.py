@@ -66,7 +66,9 @@ def draw(
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
             "no retry": (row["error"] or {}).get("final") or None,
             "worker": row["worker_id"] if open_ else None,
-            "log": console.hint(f"{log_lines} lines: functory execution logs {row['id']}") if log_lines else None,
+            "log": console.hint(f"{log_lines} lines: functory execution logs {row['id']}")
+            if log_lines
+            else None,
             "calls": console.hint(f"{calls}: functory execution spans {row['id']}") if calls else None,
         }
     )

@@ -19,7 +19,6 @@ from functory.cli.remote.part import here_only, ordered, plain
 from functory.cli.remote.sources import Schedules, Sources
 from functory.cli.remote.triggers import Resumed, Suppressions, Switches, Triggers
 from functory.engine import unresolved_ids
-from functory.engine.errors import NotFound
 from functory.engine.unresolved_ids import Candidate
 from functory.remote.client import RemoteFunctory
 

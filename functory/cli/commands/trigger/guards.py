@@ -205,9 +205,7 @@ def _print_matches(trigger: str | None, reasons: Sequence[str], json: bool) -> N
         found = engine.inspections.suppressed_matches(trigger, reasons)
         rows = [{name: row[name] for name in names} for row in found]
     columns = {"time": "TIME", "trigger": "TRIGGER", "reason": "REASON", "event_id": "EVENT"}
-    CommandOutput(json=json).table(
-        rows, columns, key="event_id", empty="no suppressed match is left"
-    )
+    CommandOutput(json=json).table(rows, columns, key="event_id", empty="no suppressed match is left")
 
 
 def graph(

@@ -122,7 +122,9 @@ def test_every_parameter_that_takes_an_id_is_known() -> None:
         or name in NAMES
         or name in ("--root", "--run", "--execution", "--before")
     }
-    assert found - OTHERS == set(TAKES_AN_ID), "put each into TAKES_AN_ID, with ids.py or find_id in the command"
+    assert found - OTHERS == set(TAKES_AN_ID), (
+        "put each into TAKES_AN_ID, with ids.py or find_id in the command"
+    )
 
 
 @pytest.mark.parametrize("parameter", TAKES_AN_ID, ids=" ".join)
