@@ -17,7 +17,7 @@ from functory.engine.serialization.written_quantities import Rate
 # Spellings that mean different things to different people, or nothing.
 ODD = (
     "", "-1", "1e9", "1_000", "\u0663", "\uff13", "½", "²", " 5 ", "nan", "inf", "1,5", "1,000", "0x10", "+5", "--5",
-    "1;5", "P1D", "60 s", "1g", "1 GB", "1GB", "1M", "10 per minute", "10/m", "150%", "1h1h", ".5", "1.", "true", "five",
+    "1;5", "P1D", "60 s", "1g", "1 GB", "1GB", "1M", "10 per minute", "10/m", "150%", "1h1h", ".5", "1.", "true",
 )  # fmt: skip
 READERS: dict[str, tuple[Callable[[str], Any], dict[str, Any]]] = {
     "count": (lambda text: written_quantities.count(text, "--x"), {"0": 0, "007": 7, "1000": 1000}),
@@ -78,7 +78,7 @@ def test_a_refusal_says_how_to_write_it(kind: str, text: str, advice: str) -> No
     assert advice in (refused.value.try_ or "")
 
 
-@given(st.integers(0, 2**50 - 1))
+@given(st.integers(0, 10**15 - 1))
 def test_a_printed_size_is_read_again(size: int) -> None:
     assert written_quantities.size(written_quantities.format_size(size), "size") == size
 
