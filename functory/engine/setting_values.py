@@ -6,7 +6,6 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic.fields import FieldInfo
@@ -14,7 +13,6 @@ from pydantic.fields import FieldInfo
 from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.secret_files import NAMES, variable
-from functory.engine.serialization import written_quantities
 
 # Read before the settings are loaded.
 OTHER_VARIABLES = ("FUNCTORY_CONFIG", "FUNCTORY_DEBUG")
@@ -29,16 +27,6 @@ def unreadable_list(message: str) -> Invalid:
         f"{name} must be a list in JSON" + ("; it is empty" if os.environ.get(name) == "" else ""),
         f"""{name}='["one", "two"]'; '[]' for an empty list""",
     )
-
-
-def read_size(given: Any) -> Any:
-    """Read a size with a unit; numbers and their texts are left to the checks of the field. Raises ValueError."""
-    if not isinstance(given, str) or given.strip().isdigit():
-        return given
-    try:
-        return written_quantities.size(given, "size")
-    except Invalid as error:
-        raise ValueError(f"{error.why}; write {error.try_}") from None
 
 
 def as_digits(wrong: str, field: FieldInfo | None) -> str:

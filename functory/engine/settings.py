@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,14 +27,12 @@ from functory.engine.setting_values import (
     as_digits,
     check_spelling,
     check_url,
-    read_size,
     sqlalchemy_url,
     unreadable_list,
 )
 from functory.engine.settings_file import settings_file
 from functory.engine.validation_messages import describe_faults
 
-Size = Annotated[int, BeforeValidator(read_size)]
 DATABASES = ("sqlite", "postgresql", "postgres")
 BROKERS = ("memory", "none", "amqp", "amqps", "pyamqp", "redis", "rediss")
 
@@ -252,11 +250,11 @@ class Settings(BaseSettings):
         description="Firings a minute of one trigger for the same content from one source, or from /events, "
         "and for the same file or table row; 0 for no limit.",
     )
-    max_event_bytes: Size = Field(
+    max_event_bytes: int = Field(
         default=1_048_576,
         ge=1024,
         le=16_777_216,
-        description="Largest data of an event or input: bytes, or as 2MiB.",
+        description="Largest data of an event or input, in bytes.",
     )
 
     min_tier: Literal["A", "B", "C"] = Field(
@@ -332,8 +330,8 @@ class Settings(BaseSettings):
     packages_newest: str | None = Field(
         default=None, description="Time after which uploaded packages are ignored, for example 2026-06-01."
     )
-    packages_bytes: Size = Field(
-        default=1_073_741_824, ge=1_048_576, description="Largest environment on the disk: bytes, or as 2GiB."
+    packages_bytes: int = Field(
+        default=1_073_741_824, ge=1_048_576, description="Largest environment, in bytes on the disk."
     )
     packages_count: int = Field(default=200, ge=1, le=5000, description="Most packages in one environment.")
 
