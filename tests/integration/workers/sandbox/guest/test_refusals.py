@@ -43,7 +43,7 @@ def failure(runner: Runner, body: str, grants: Grants | None = None) -> dict[str
     source = f"def f():\n    import os, sqlite3\n    from pathlib import Path\n    {body}"
     packages = (sysconfig.get_path("purelib"),)
     outcome = runner.run(job(source, packages=packages, grants=grants or Grants()), FakeHost())
-    assert outcome.status == "failed", outcome.error
+    assert outcome.status == "failed" and outcome.error is not None, outcome.error
     return outcome.error
 
 
