@@ -18,7 +18,7 @@ from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
 from functory.client import Functory
 from functory.dev.event_feed import EventFeed
-from functory.engine import sqlite_urls
+from functory.engine import serving_address, sqlite_urls
 from functory.engine.access.logins import login_address
 from functory.engine.database import sqlite_files
 from functory.engine.errors import Invalid
@@ -94,6 +94,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
         )
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
+        stack.enter_context(serving_address.announced(settings, server.url))
         stack.enter_context(process.show_state_metrics(functory.database, settings))
         own_port = stack.enter_context(process.serve_metrics(settings))
         feed = EventFeed(functory)

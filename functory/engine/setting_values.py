@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from pydantic.fields import FieldInfo
+
 from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.secret_files import NAMES, variable
@@ -25,6 +27,14 @@ def unreadable_list(message: str) -> Invalid:
         f"{name} must be a list in JSON" + ("; it is empty" if os.environ.get(name) == "" else ""),
         f"""{name}='["one", "two"]'; '[]' for an empty list""",
     )
+
+
+def as_digits(wrong: str, field: FieldInfo | None) -> str:
+    """Return what is wrong with a setting; of one that is no number also how a number is written."""
+    if field is None or wrong not in ("it must be a number", "it must be a whole number"):
+        return wrong
+    example = field.default if isinstance(field.default, int | float) else 30
+    return f"{wrong}, without a unit, such as {example:g}" if example < 1e6 else f"{wrong}, such as {example}"
 
 
 def check_url(url: str, known: tuple[str, ...], what: str) -> None:

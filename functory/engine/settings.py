@@ -23,7 +23,13 @@ from functory.engine import sqlite_urls
 from functory.engine.errors import Invalid
 from functory.engine.project_folder import ProjectFile, check_named_file, nearest_home
 from functory.engine.secret_files import SecretFiles, named_files, variable
-from functory.engine.setting_values import check_spelling, check_url, sqlalchemy_url, unreadable_list
+from functory.engine.setting_values import (
+    as_digits,
+    check_spelling,
+    check_url,
+    sqlalchemy_url,
+    unreadable_list,
+)
 from functory.engine.settings_file import settings_file
 from functory.engine.validation_messages import describe_faults
 
@@ -252,7 +258,10 @@ class Settings(BaseSettings):
         "and for the same file or table row; 0 for no limit.",
     )
     max_event_bytes: int = Field(
-        default=1_048_576, ge=1024, le=16_777_216, description="Largest data of an event or input, in bytes."
+        default=1_048_576,
+        ge=1024,
+        le=16_777_216,
+        description="Largest data of an event or input, in bytes.",
     )
 
     min_tier: Literal["A", "B", "C"] = Field(
@@ -517,6 +526,7 @@ def load_settings(**overrides: Any) -> Settings:
             given = os.environ.get(own := f"FUNCTORY_{name.upper()}")
             if given == "":
                 wrong = "it is empty; unset the variable, or give a value"  # noqa: PLW2901
+            wrong = as_digits(wrong, Settings.model_fields.get(name))  # noqa: PLW2901
             place = name or "settings" if given is None else own
             if name in named_files():
                 place = variable(name)

@@ -1952,6 +1952,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 class StateRow(msgspec.Struct, frozen=True, kw_only=True):
     """A value that a function keeps."""
 
+    bytes: int
     function: str
     key: str
     updated_at: datetime

@@ -54,14 +54,6 @@ STYLES = {
     "no match": "dim",
 }
 
-# Columns that wrap last, because people copy what is in them.
-_COPIED = ("id", "name", "event", "execution")
-
-# Widths, in characters, of a table that is too wide for its terminal. A column up to _SHORT wide holds a number, a
-# state or a time: it wraps only at its spaces. _ROOMY leaves a text readable; _TIGHT still does for a few lines.
-_SHORT, _ROOMY, _TIGHT, _LEAST = 20, 16, 12, 4
-_GAP = 2
-
 # Nothing is wrapped or cut in a pipe.
 _UNWRAPPED_WIDTH = 100_000
 
@@ -86,7 +78,8 @@ class CommandOutput:
     ) -> None:
         """Print rows. ``columns`` maps a field to its heading; ``-q`` prints the field ``key``; ``empty`` is the
         message for no rows. ``data`` has the values for ``--json`` if they differ from the rows, or returns them, if
-        they cost something. A terminal shows the short form of the ``ids`` among the columns; a pipe gets whole ones.
+        they cost something. A terminal shows the short form of ids: of ``id``, of names that end with ``_id``, and of
+        the columns ``ids``. A pipe gets whole ones.
         """
         if self.json:
             data = data() if callable(data) else data
@@ -98,37 +91,21 @@ class CommandOutput:
         elif not rows:
             note(empty or "nothing found")
         else:
-            from rich.table import Table
-            from rich.text import Text
+            from functory.terminal import tables
 
-            console = self.console()
             cells = [
                 [
                     short_ids.short(row[name])
-                    if name in ids and row.get(name)
+                    if (name in ids or name == "id" or name.endswith("_id")) and row.get(name)
                     else _cell(row.get(name), True)
                     for name in columns
                 ]
                 for row in rows
             ]
-            widths = column_widths(
-                list(zip(columns.values(), *cells, strict=True)),
-                [name.lower() in _COPIED for name in columns],
-                console.width,
+            numbers = [all(isinstance(row.get(name), int | float) for row in rows) for name in columns]
+            tables.draw(
+                self.console(), columns, cells, numbers=numbers, style=lambda cell: STYLES.get(cell, "")
             )
-            drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-            for (name, title), width in zip(columns.items(), widths, strict=True):
-                drawn.add_column(
-                    title,
-                    width=width,
-                    overflow="fold",
-                    justify="right"
-                    if all(isinstance(row.get(name), int | float) for row in rows)
-                    else "left",
-                )
-            for line in cells:
-                drawn.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in line))
-            console.print(drawn)
 
     def record(self, fields: Mapping[str, Any]) -> None:
         """Print names and values, one per line, without None."""
@@ -223,39 +200,20 @@ class CommandOutput:
         )
 
 
-def column_widths(columns: Sequence[Sequence[str]], copied: Sequence[bool], terminal: int) -> list[int]:
-    """Return the width of each column of a table, in characters, for a terminal of ``terminal`` characters.
-
-    A column has its heading and its cells. A column as wide as its longest cell does not wrap. Where the terminal
-    has no room for that, long texts become narrower first, then times, and columns that people copy from last.
-    """
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, cells)) for cells in columns]
-    words = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
-    long = [width > _SHORT for width in widths]
-    places = range(len(columns))
-    texts = [place for place in places if not copied[place]]
-    room = terminal - _GAP * len(columns)
-    # Which columns become narrower together, the widest first, and how narrow.
-    for narrowed, least in (
-        ([place for place in texts if long[place]], [_ROOMY] * len(columns)),
-        ([place for place in texts if not long[place]], words),
-        ([place for place in places if copied[place]], [_SHORT] * len(columns)),
-        (texts, [min(word, _TIGHT) for word in words]),
-        (places, [min(word, _TIGHT) for word in words]),
-        (places, [_LEAST] * len(columns)),
-    ):
-        while sum(widths) > room:
-            wider = [place for place in narrowed if widths[place] > least[place]]
-            if not wider:
-                break
-            widths[max(wider, key=widths.__getitem__)] -= 1
-    return widths
+def hint(text: str) -> str:
+    """Return ``text`` as it is printed on stdout: a terminal shows short ids in the commands that it names."""
+    return short_ids.in_commands(text) if sys.stdout.isatty() else text
 
 
 def note(message: str) -> None:
-    """Print a note on stderr."""
+    """Print a note on stderr; the commands that it names have short ids on a terminal."""
+    if sys.stderr.isatty():
+        message = short_ids.in_commands(message)
+    quote(message)
+
+
+def quote(message: str) -> None:
+    """Print what others have written on stderr, such as a line of a log."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         sys.stderr.write(f"\x1b[2m{marked_lines(message)}\x1b[0m\n")
     else:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from typing import Any
 
+from functory.engine.database import short_ids
 from functory.engine.serialization.control_characters import escape_control_characters, marked_lines
 
 EXIT_INTERRUPTED = 130
@@ -42,7 +43,7 @@ def print_execution_error(error: Any) -> None:
     if trace:
         print_lines("", *str(trace).rstrip("\n").split("\n"))
     if error.try_:
-        print_lines(f"try: {error.try_}")
+        _print_try(error.try_)
 
 
 def print_usage_error(error: Any) -> int:
@@ -67,7 +68,13 @@ def print_message(what: str, why: str, try_: str) -> None:
     sys.stderr.write(_error_label() + f" {marked_lines(what)}\n")
     print_lines(*why.split("\n") if why else ())
     if try_:
-        print_lines(*f"try: {try_}".split("\n"))
+        _print_try(try_)
+
+
+def _print_try(text: str) -> None:
+    if sys.stderr.isatty():
+        text = short_ids.in_commands(text)
+    print_lines(*f"try: {text}".split("\n"))
 
 
 def print_lines(*lines: str) -> None:

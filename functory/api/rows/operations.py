@@ -81,6 +81,7 @@ class StateRow(Row):
     function: str
     key: str
     value: Any
+    bytes: int
     version: int
     updated_at: Instant
 

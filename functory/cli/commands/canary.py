@@ -31,6 +31,7 @@ def start(
     """Let a version have a share of the executions. It is rolled back if it is worse, and promoted if it is not."""
     from functory.engine.errors import Invalid
     from functory.engine.functions import dependencies
+    from functory.engine.serialization import written_quantities
 
     name, number = dependencies.parse_reference(version)
     if number is None:
@@ -41,9 +42,16 @@ def start(
         # The engine refuses another word, with the words that there are.
         given: Any = unit
         row = engine.canaries.start(
-            name, number, share=_share(share), unit=given, hours=hours, author=engine.author
+            name,
+            number,
+            share=written_quantities.share(share, "--share"),
+            unit=given,
+            hours=hours,
+            author=engine.author,
         )
-    _print(row, f"{name} v{number} gets {row['share']:.0%} of the executions", json)
+    _print(
+        row, f"{name} v{number} gets {written_quantities.format_share(row['share'])} of the executions", json
+    )
 
 
 @app.command("list", epilog="Example: functory canary list --open")
@@ -97,11 +105,20 @@ def advance(
     json: AsJson = False,
 ) -> None:
     """Raise the share, or let it go on. One that was held goes on."""
+    from functory.engine.serialization import written_quantities
+
     with session.engine() as engine:
         row = engine.canaries.advance(
-            function, share=None if share is None else _share(share), hours=hours, author=engine.author
+            function,
+            share=None if share is None else written_quantities.share(share, "--share"),
+            hours=hours,
+            author=engine.author,
         )
-    _print(row, f"{function} v{row['version']} gets {row['share']:.0%} of the executions", json)
+    _print(
+        row,
+        f"{function} v{row['version']} gets {written_quantities.format_share(row['share'])} of the executions",
+        json,
+    )
 
 
 @app.command(epilog="Example: functory canary hold parse --reason 'until Monday'")
@@ -134,18 +151,6 @@ def stop(function: Name, reason: Reason = "", json: AsJson = False) -> None:
     with session.engine() as engine:
         row = engine.canaries.stop(function, reason=reason, author=engine.author)
     _print(row, f"the canary of {function} is stopped", json)
-
-
-def _share(text: str) -> float:
-    """Return the number of ``10%`` or ``0.1``. Raises :class:`Invalid`."""
-    from functory.engine.errors import Invalid
-
-    try:
-        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise Invalid(
-            f"wrong share {text[:40]!r}", "it is a percentage, or a number below 1", "--share 10%"
-        ) from None
 
 
 def _print(row: Mapping[str, Any], text: str, json: bool) -> None:

@@ -19,11 +19,11 @@ def _group() -> None:
 def link() -> None:
     """Print a link that logs you in to the dashboard of functory dev, once, within ten minutes."""
     from functory.engine.access.logins import login_address
-    from functory.engine.http_addresses import http_url
+    from functory.engine.serving_address import server_url
 
     with session.engine() as engine:
         settings = engine.settings
-        text = login_address(http_url(settings.host, settings.port), engine.logins.new_link())
+        text = login_address(server_url(settings), engine.logins.new_link())
         has_admin = engine.users.has_admin()
     CommandOutput().styled((text, ""))
     if has_admin:

@@ -171,7 +171,6 @@ def list_(
         COLUMNS,
         data=lambda: [json_fields.event(row) for row in rows],
         empty="no such events",
-        ids=("id",),
     )
     if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory event list --before {rows[-1]['id']}")

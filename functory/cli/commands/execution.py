@@ -97,7 +97,7 @@ def list_(
         columns,
         data=lambda: [json_fields.execution(row) for row in rows],
         empty="no such executions",
-        ids=("id", "resolved_by"),
+        ids=("resolved_by",),
     )
     if out.is_terminal and len(rows) == number and not json and not quiet:
         console.note(f"more: functory execution list --before {rows[-1]['id']}")
@@ -282,7 +282,7 @@ def why_(id_: Id, json: AsJson = False) -> None:
         )
         return
     for sentence in said:
-        out.styled((sentence, ""))
+        out.styled((console.hint(sentence), ""))
 
 
 @app.command(epilog="Example: functory execution wait ID --timeout 60")

@@ -8,6 +8,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import command_group, option
+from functory.cli.input import ids
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -52,7 +53,7 @@ def end(
         raise Invalid("which login?", "name one id, or a user", "functory login end --user NAME")
     with session.engine() as engine:
         if id is not None:
-            engine.logins.end(id, author=engine.author)
+            engine.logins.end(ids.login_id(engine, id), author=engine.author)
             ended = 1
         else:
             assert user is not None

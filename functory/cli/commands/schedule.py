@@ -158,7 +158,7 @@ def trigger(name: Name, overlap: Overlap = None, json: AsJson = False, quiet: Qu
     elif quiet:
         out.lines([id_])
     else:
-        out.styled((f"event {id_}; to see what follows: functory execution tree {id_}", ""))
+        out.styled((console.hint(f"event {id_}; to see what follows: functory execution tree {id_}"), ""))
 
 
 @app.command(epilog="Example: functory schedule backfill nightly --from 2026-11-01 --to 2026-11-08 --dry-run")

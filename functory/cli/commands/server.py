@@ -20,7 +20,7 @@ def server(
 ) -> int:
     """Serve HTTP: API, webhooks, events, health, metrics. With the in-memory broker it runs all other roles too."""
     from functory.client import Functory
-    from functory.engine import role_state
+    from functory.engine import role_state, serving_address
     from functory.engine.maintenance import trace_export
     from functory.roles import process
 
@@ -38,6 +38,7 @@ def server(
         http = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
         # Before the database is available, so that /readyz can say what is missing.
         http.start()
+        stack.enter_context(serving_address.announced(settings, http.url))
         process.log.info("listening", url=http.url)
         functory.database.on_lost = shutdown.fail
         if process.wait_for_schema(functory.database, shutdown, upgrade=migrate):

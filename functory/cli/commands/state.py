@@ -9,12 +9,37 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import command_group
 from functory.cli.input import values
-from functory.terminal.console import AsJson, CommandOutput
+from functory.terminal import console
+from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("State: small values that functions keep between executions.")
 
 Function = Annotated[str, typer.Argument(help="Function that owns the value.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="Key of the value.", show_default=False)]
+
+
+@app.command("list", epilog="Example: functory state list counter")
+def list_(
+    function: Function,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="Number of keys.")] = 100,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the keys of a function with the sizes of their values, and when each was written."""
+    with session.engine() as engine:
+        rows = engine.state.list(function, limit=number)
+        if not rows:
+            engine.functions.get(function)
+    more, rows = len(rows) > number, rows[:number]
+    shown = [{name: row[name] for name in ("key", "bytes", "version", "updated_at")} for row in rows]
+    CommandOutput(json=json, quiet=quiet).table(
+        shown,
+        {"key": "KEY", "bytes": "BYTES", "version": "VERSION", "updated_at": "WRITTEN"},
+        key="key",
+        empty=f"{function} keeps nothing; its code does: from functory import state; state.set('total', 1)",
+    )
+    if more:
+        console.note(f"there are more keys: functory state list {function} -n {min(1000, number * 10)}")
 
 
 @app.command(epilog="Example: functory state get counter total")
@@ -27,7 +52,7 @@ def get(function: Function, key: Key, json: AsJson = False) -> None:
     if found is None:
         raise NotFound(
             f"{function} has no value under the key {key!r}",
-            try_=f"functory state set {function} {key} VALUE",
+            try_=f"functory state list {function}",
         )
     CommandOutput().value(
         {"function": function, "key": key, "value": found[0], "version": found[1]} if json else found[0]
@@ -70,5 +95,7 @@ def delete(function: Function, key: Key) -> None:
 
     with session.engine() as engine:
         if not engine.state.delete(function, key, author=engine.author):
-            raise NotFound(f"{function} has no value under the key {key!r}")
+            raise NotFound(
+                f"{function} has no value under the key {key!r}", try_=f"functory state list {function}"
+            )
     CommandOutput().styled((f"{key} of {function} is deleted", ""))

@@ -11,6 +11,7 @@ from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm, option
 from functory.cli.commands import token_store
 from functory.cli.commands.user import LabelScope, Rights, Role, labels_of, rights_of
+from functory.cli.input import ids
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -85,12 +86,15 @@ def revoke(
     yes: Yes = False,
 ) -> None:
     """Revoke a token: the next request with it is refused."""
-    from functory.engine.errors import Conflict, NotFound
+    from functory.engine import unresolved_ids
+    from functory.engine.errors import Conflict
 
     with session.engine() as engine:
-        found = [row for row in engine.tokens.list(user) if token in (row["id"], row["name"])]
+        rows = engine.tokens.list(user)
+        found = [row for row in rows if row["name"] == token]
         if not found:
-            raise NotFound(f"token {token!r} not found", try_="functory token list")
+            id_ = unresolved_ids.pick(token, [ids.token_id(row) for row in rows], "token")
+            found = [row for row in rows if row["id"] == id_]
         if len(found) > 1:
             raise Conflict(
                 f"{len(found)} users have a token {token!r}",

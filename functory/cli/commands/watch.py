@@ -126,7 +126,7 @@ def table(
     ] = None,
     key: Annotated[str | None, option("Columns that identify a row, instead of its primary key.")] = None,
     max_bytes: Annotated[
-        int | None, option("Events of rows larger than this, in bytes, contain no values.")
+        str | None, option("Events of rows larger than this contain no values: bytes, or as 64KiB.")
     ] = None,
     no_wake: Annotated[
         bool, typer.Option("--no-wake", help="Send no NOTIFY: the next poll finds the events.")
@@ -134,12 +134,14 @@ def table(
     json: AsJson = False,
 ) -> None:
     """Write an event for each changed row of a table, in the same transaction as the change (PostgreSQL)."""
+    from functory.engine.serialization import written_quantities
+
     fields: dict[str, Any] = {
         "events": _split_names(events),
         "columns": _split_names(columns),
         "exclude": _split_names(exclude),
         "key": _split_names(key),
-        "max_bytes": max_bytes,
+        "max_bytes": None if max_bytes is None else written_quantities.size(max_bytes, "--max-bytes"),
         "wake": False if no_wake else None,
     }
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}

@@ -9,7 +9,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import command_group, option
-from functory.cli.input import values
+from functory.cli.input import flow_control, values
 from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import SourceNoun, source_verbs
 from functory.terminal import console
@@ -73,7 +73,7 @@ def add(
     keep: Annotated[
         list[str] | None, option("Header to include in the data of the event. Repeatable.", "--keep")
     ] = None,
-    max_bytes: Annotated[int | None, option("Maximum size of the body, in bytes.")] = None,
+    max_bytes: Annotated[str | None, option("Maximum size of the body: bytes, or as 512KiB.")] = None,
     rate: Annotated[
         str | None, option("Maximum number of events in a period; further requests get 429: 100/1m.")
     ] = None,
@@ -84,6 +84,7 @@ def add(
 ) -> None:
     """Save a webhook and print its address. CEL expressions can use headers, body, query and method."""
     from functory.engine.errors import Invalid
+    from functory.engine.serialization import written_quantities
 
     fields = {
         "auth": _auth(
@@ -105,8 +106,8 @@ def add(
         "delivery": delivery,
         "when": when,
         "headers": keep,
-        "max_bytes": max_bytes,
-        "rate": None if rate is None else _parse_rate(rate),
+        "max_bytes": None if max_bytes is None else written_quantities.size(max_bytes, "--max-bytes"),
+        "rate": None if rate is None else flow_control.parse_rate(rate, "--rate"),
     }
     config = values.read_json_object(file, "--config") if file is not None else {}
     config |= {field: value for field, value in fields.items() if value is not None}
@@ -179,16 +180,6 @@ def _auth(type_: str | None, **fields: Any) -> dict[str, Any] | None:
             )
         return None
     return {"type": type_} | given_
-
-
-def _parse_rate(text: str) -> dict[str, Any]:
-    """``100/1m`` as a limit and a period. Raises :class:`Invalid`."""
-    from functory.engine.errors import Invalid
-
-    limit, slash, period = text.partition("/")
-    if not limit.isdecimal() or len(limit) > 9 or not slash:
-        raise Invalid(f"wrong --rate {text!r}", "a rate is a number and a time", "--rate 100/1m")
-    return {"limit": int(limit), "period": period}
 
 
 def _with_address(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from functory.cli.input import values as input_values
 from functory.engine.errors import Invalid
+from functory.engine.serialization import written_quantities
 
 
 def from_options(
@@ -34,9 +36,9 @@ def from_options(
             debounce, "--debounce", ("period", "timeout"), 1, "10s, or 10s/5m to wait 5 minutes at most"
         )
     if throttle is not None:
-        made["throttle"] = _parse_rate(throttle, "--throttle")
+        made["throttle"] = parse_rate(throttle, "--throttle")
     if rate_limit is not None:
-        made["rate_limit"] = _parse_rate(rate_limit, "--rate-limit")
+        made["rate_limit"] = parse_rate(rate_limit, "--rate-limit")
     if batch is not None:
         parts = _split(
             batch,
@@ -45,7 +47,7 @@ def from_options(
             2,
             "100/60s for 100 events, or all events of 60 seconds",
         )
-        made["batch"] = parts | {"max_size": _parse_number(parts["max_size"], "--batch")}
+        made["batch"] = parts | {"max_size": written_quantities.count(parts["max_size"], "--batch")}
     if concurrency is not None:
         made["concurrency"] = {"limit": concurrency}
     if singleton is not None:
@@ -80,9 +82,10 @@ def from_options(
     return written | made
 
 
-def _parse_rate(text: str, option: str) -> dict[str, Any]:
-    found = _split(text, option, ("limit", "period", "burst"), 2, "3/1m, or 3/1m/2 for 2 at once")
-    return found | {name: _parse_number(found[name], option) for name in ("limit", "burst") if name in found}
+def parse_rate(text: str, option: str) -> dict[str, Any]:
+    """``3/1m`` or ``3/1m/2`` as a limit, a period and perhaps a burst. Raises :class:`Invalid`."""
+    found = written_quantities.rate(text, option)
+    return {name: value for name, value in asdict(found).items() if value is not None}
 
 
 def _split(text: str, option: str, names: tuple[str, ...], least: int, example: str) -> dict[str, Any]:
@@ -92,9 +95,3 @@ def _split(text: str, option: str, names: tuple[str, ...], least: int, example: 
             f"wrong {option} {text!r}", f"its form is {'/'.join(names).upper()}", f"{option} {example}"
         )
     return dict(zip(names, values, strict=False))
-
-
-def _parse_number(text: str, option: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 9:
-        raise Invalid(f"wrong {option}", f"{text!r} is not a whole number")
-    return int(text)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from functory.engine import unresolved_ids
 from functory.engine.errors import Invalid, NotFound
+from functory.engine.unresolved_ids import Candidate
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -32,6 +35,18 @@ def event_id(engine: Functory, text: str) -> str:
 def any_id(engine: Functory, text: str) -> str:
     """Return the whole id of an execution or event, like :func:`execution_id`."""
     return _newest(engine, text) if text.startswith("@") else engine.find_id(text, "execution", "event")
+
+
+def token_id(row: Mapping[str, Any]) -> Candidate:
+    """A token among which a short id is looked for."""
+    return Candidate("token", row["id"], f"{row['user']}/{row['name']}", row["created_at"])
+
+
+def login_id(engine: Functory, text: str) -> str:
+    """Return the whole id of an open login, like :func:`execution_id`."""
+    rows = engine.logins.list(None)
+    open_ = [Candidate("login", row["id"], row["user"], row["created_at"]) for row in rows]
+    return unresolved_ids.pick(text, open_, "login")
 
 
 def _newest(engine: Functory, word: str) -> str:

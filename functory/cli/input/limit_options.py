@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from functory.cli.input import values
-from functory.engine.errors import Invalid
 from functory.engine.functions.limits import ERROR_NAMES
-from functory.engine.serialization import durations
+from functory.engine.serialization import durations, written_quantities
 
-_SIZE = re.compile(r"(?a:(\d{1,12})(KiB|MiB|GiB|TiB))")
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _TIMES = frozenset({"timeout", "cpu", "retry_delay", "retry_max_delay", "expires"})
 
 
@@ -34,12 +30,5 @@ def _read(name: str, value: Any) -> Any:
     if name in _TIMES:
         return durations.parse(value, f"limit {name}")
     if name.endswith("_bytes"):
-        size = _SIZE.fullmatch(value)
-        if size is None:
-            raise Invalid(
-                f"wrong limit {name}={value!r}",
-                "a size is a number of bytes, or one with a unit (KiB, MiB, GiB, TiB)",
-                f"--limit {name}=512MiB",
-            )
-        return int(size[1]) * _UNITS[size[2]]
+        return written_quantities.size(value, f"limit {name}")
     return value

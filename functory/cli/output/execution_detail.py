@@ -45,7 +45,7 @@ def draw(
             if firing
             else None,
             "event": f"{found['event']['type']} {row['event_id']}" if found["event"] else row["event_id"],
-            "events": f"{len(found['events'])}: functory execution why {row['id']}"
+            "events": console.hint(f"{len(found['events'])}: functory execution why {row['id']}")
             if found["events"]
             else None,
             "parent": f"{found['parent']['function']} {row['parent_id']}" if found["parent"] else None,
@@ -66,8 +66,10 @@ def draw(
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
             "no retry": (row["error"] or {}).get("final") or None,
             "worker": row["worker_id"] if open_ else None,
-            "log": f"{log_lines} lines: functory execution logs {row['id']}" if log_lines else None,
-            "calls": f"{calls}: functory execution spans {row['id']}" if calls else None,
+            "log": console.hint(f"{log_lines} lines: functory execution logs {row['id']}")
+            if log_lines
+            else None,
+            "calls": console.hint(f"{calls}: functory execution spans {row['id']}") if calls else None,
         }
     )
     for warning in row["warnings"] or ():

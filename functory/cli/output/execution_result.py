@@ -31,7 +31,7 @@ def wait_and_print(engine: Functory, id_: str, timeout: float | None, out: Comma
 
     lines = None
     if not out.json and not out.quiet:
-        lines = LiveLog(engine, id_, lambda line: console.note(f"{line['stream']}: {line['text'].rstrip()}"))
+        lines = LiveLog(engine, id_, lambda line: console.quote(f"{line['stream']}: {line['text'].rstrip()}"))
     row = wait(engine, id_, timeout, lines)
     if lines is not None:
         lines.show_new()

@@ -18,7 +18,8 @@ from functory.cli.remote.inspections import Inspections, TriggerGraph
 from functory.cli.remote.part import here_only, ordered, plain
 from functory.cli.remote.sources import Schedules, Sources
 from functory.cli.remote.triggers import Resumed, Suppressions, Switches, Triggers
-from functory.engine.errors import NotFound
+from functory.engine import unresolved_ids
+from functory.engine.unresolved_ids import Candidate
 from functory.remote.client import RemoteFunctory
 
 if TYPE_CHECKING:
@@ -250,11 +251,15 @@ class RemoteEngine:
         found = [row for row in self._server.search.list(q=text) if row.kind in kinds]
         if len(found) == 1 and found[0].id is not None:
             return found[0].id
-        what = " or ".join(kinds)
         if not found:
-            raise NotFound(f"no {what} {text[:40]!r}", try_=f"functory {kinds[0]} list")
-        raise NotFound(
-            f"{text} is not one {what}", "\n".join(f"{row.id} {row.name}" for row in found), "more characters"
+            raise unresolved_ids.no_such(text, kinds)
+        raise unresolved_ids.several(
+            text,
+            [
+                Candidate(row.kind, row.id, row.name, row.time)
+                for row in found
+                if row.id is not None and row.time is not None
+            ],
         )
 
 

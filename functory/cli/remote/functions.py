@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Never
 
@@ -236,6 +237,11 @@ class Secrets(Part):
 
 class State(Part):
     """The values of :class:`functory.engine.functions.state.State`."""
+
+    def list(self, function: str, *, limit: int) -> list[dict[str, Any]]:
+        """Values of a function by their keys: one more than ``limit`` when there are more."""
+        rows = itertools.islice(self._server.state.list(function=function), limit + 1)
+        return [plain(row) for row in rows]
 
     def get(self, function: str, key: str) -> tuple[Any, int] | None:
         """A value and its version; None without one."""

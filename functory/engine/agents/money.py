@@ -6,10 +6,11 @@ Prices are nano-dollars for a million tokens: $0.15 for a million tokens is 150,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.engine.serialization import written_quantities
 
 NANO = 1_000_000_000
 MILLION = 1_000_000
@@ -19,15 +20,14 @@ MOST = 10**9 * NANO
 
 def nano_dollars(given: Any, what: str) -> int:
     """Return dollars (a number, or a text such as ``$1.50``) as nano-dollars, rounded up. Raises :class:`Invalid`."""
-    text = str(given).strip().removeprefix("$").replace(",", "") if isinstance(given, str) else given
-    if isinstance(given, bool) or not isinstance(text, str | int | float | Decimal):
-        raise _wrong(given, what)
-    try:
-        value = Decimal(str(text))
-    except InvalidOperation:
-        raise _wrong(given, what) from None
+    if isinstance(given, str):
+        value = written_quantities.amount(given.strip())
+    elif isinstance(given, int | float | Decimal) and not isinstance(given, bool):
+        value = Decimal(str(given))
+    else:
+        value = None
     # Compared before it is multiplied: 1e999999 has no product.
-    if not value.is_finite() or not 0 <= value <= MOST // NANO:
+    if value is None or not value.is_finite() or not 0 <= value <= MOST // NANO:
         raise _wrong(given, what)
     return int((value * NANO).to_integral_value(rounding=ROUND_CEILING))
 
@@ -64,5 +64,5 @@ def _wrong(given: Any, what: str) -> Invalid:
     return Invalid(
         f"wrong {what} {str(given)[:60]!r}",
         "it takes US dollars from 0 to 1,000,000,000",
-        "for example 1.50",
+        "digits with a point, such as 1.50",
     )

@@ -19,6 +19,9 @@ LENGTH = _FULL - 2
 # A shorter beginning would stand for days.
 LEAST = 4
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_IN_COMMAND = re.compile(
+    r"(functory(?: -{0,2}[a-z][a-z-]{0,30}){1,5} )([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"
+)
 # The beginning of a UUID, with a dash, by which it differs from a short id.
 _UUID_START = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{0,27}")
 
@@ -42,6 +45,11 @@ def short(id_: str) -> str:
 def is_full(text: str) -> bool:
     """Return True for a whole UUID, with or without dashes."""
     return _UUID.fullmatch(text.lower()) is not None
+
+
+def in_commands(text: str) -> str:
+    """Return ``text`` with the ids of its ``functory`` commands in their short form."""
+    return _IN_COMMAND.sub(lambda found: found[1] + short(found[2]), text)
 
 
 def ranges(text: str) -> list[IdRange]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import unresolved_ids
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
 from functory.engine.database import prune_watermarks, short_ids
@@ -26,32 +25,10 @@ from functory.engine.database.schema import (
     trigger,
 )
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import AmbiguousId, NotFound
 from functory.engine.events.store import as_id
+from functory.engine.unresolved_ids import MAX_CANDIDATES, Candidate
 
-Kind = Literal["execution", "event", "trigger", "version", "call", "approval", "proposal", "memory"]
-# A longer list of candidates would not be read.
-MAX_CANDIDATES = 5
-_LISTS: dict[Kind, str] = {
-    "execution": "functory execution list",
-    "event": "functory event list",
-    "trigger": "functory trigger list",
-    "version": "functory function list",
-    "call": "functory llm calls",
-    "approval": "functory approval list",
-    "proposal": "functory proposal list",
-    "memory": "functory memory list",
-}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A row whose id begins as asked. ``name`` is the function, the type, the trigger, or function@version."""
-
-    kind: Kind
-    id: str
-    name: str
-    time: datetime
+Kind = unresolved_ids.Kind
 
 
 def resolve(database: Database, text: str, kinds: Sequence[Kind], scope: Scope = None) -> str:
@@ -59,33 +36,17 @@ def resolve(database: Database, text: str, kinds: Sequence[Kind], scope: Scope =
 
     A whole id is returned as it is, whether or not something has it.
     """
-    what = " or ".join(kinds)
     if short_ids.is_full(text):
-        return as_id(text, what)
+        return as_id(text, " or ".join(kinds))
     with database.read() as tx:
         found = candidates(tx, text, kinds, scope)
         # What is not there may have been deleted.
         parts = short_ids.ranges(text)
         why = prune_watermarks.why_missing(tx, parts[0].high) if parts and not found else ""
     if not found:
-        if not short_ids.ranges(text):
-            why = (
-                f"an id has {short_ids.LENGTH} letters and digits, or 36 characters; "
-                f"its first {short_ids.LEAST} are enough when no other id begins so"
-            )
-        raise NotFound(f"no {what} {text[:40]!r}", why, _LISTS[kinds[0]])
+        raise unresolved_ids.no_such(text, kinds, why)
     if len(found) > 1:
-        more = ", and more" if len(found) > MAX_CANDIDATES else ""
-        listed = "; ".join(
-            f"{one.kind} {one.id} ({one.name}, {one.time:%Y-%m-%d %H:%M:%S} UTC)"
-            for one in found[:MAX_CANDIDATES]
-        )
-        raise AmbiguousId(
-            f"several ids begin with {text!r}",
-            f"{listed}{more}",
-            "give more of it",
-            candidates=[{"kind": one.kind, "id": one.id, "name": one.name} for one in found[:MAX_CANDIDATES]],
-        )
+        raise unresolved_ids.several(text, found)
     return found[0].id
 
 

@@ -26,9 +26,10 @@ class State:
         self._database = database
 
     def row(self, function: str, key: str) -> dict[str, Any] | None:
-        """Return the row of a value; None without the key."""
+        """Return the row of a value, with its size as JSON in ``bytes``; None without the key."""
         with self._database.read() as tx:
-            return tx.first(sa.select(state).where(state.c.function == function, state.c.key == key))
+            row = tx.first(sa.select(state).where(state.c.function == function, state.c.key == key))
+        return None if row is None else _sized(row)
 
     def get(self, function: str, key: str) -> tuple[Any, int] | None:
         """Return the value and its version; None without the key."""
@@ -36,14 +37,14 @@ class State:
         return None if row is None else (row["value"], row["version"])
 
     def list(self, function: str, *, after: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
-        """Return values of a function by their keys: one more than ``limit`` when there are more."""
+        """Return values of a function by their keys, as :meth:`row`: one more than ``limit`` when there are more."""
         statement = (
             sa.select(state).where(state.c.function == function).order_by(state.c.key).limit(limit + 1)
         )
         if after is not None:
             statement = statement.where(state.c.key > after)
         with self._database.read() as tx:
-            return tx.rows(statement)
+            return [_sized(row) for row in tx.rows(statement)]
 
     def set(
         self,
@@ -114,3 +115,7 @@ class State:
         """Return the hash of a value in a list, so that a stored null is not the same as no value."""
         row = tx.first(sa.select(state.c.value).where(state.c.function == function, state.c.key == key))
         return None if row is None else audit.digest([row["value"]])
+
+
+def _sized(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"bytes": len(json_codec.encode(row["value"]))}

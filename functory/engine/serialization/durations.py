@@ -26,7 +26,7 @@ def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf
     if value is None:
         raise Invalid(
             f"wrong {what} {given!r}",
-            "it must be a number of seconds, or numbers with units (ms, s, m, h, d, w)",
+            "it must be a number of seconds, or numbers with units (ms, s, m, h, d, w), each once and without spaces",
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
     if not minimum <= value <= maximum:
@@ -60,6 +60,9 @@ def _read(given: Any) -> float | None:
     if isinstance(given, str) and _ZERO.fullmatch(given[:64]):
         return 0.0
     if isinstance(given, str) and len(given) <= 64 and _TEXT.fullmatch(given):
-        value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
+        parts = _PART.findall(given)
+        if len({unit for _, unit in parts}) < len(parts):
+            return None
+        value = sum(float(number) * _UNITS[unit] for number, unit in parts)
         return value if value < 1e12 else None
     return None

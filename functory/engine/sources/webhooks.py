@@ -17,7 +17,7 @@ from functory.engine.events.lineage_tokens import LineageToken, find_cause
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits
-from functory.engine.http_addresses import http_url
+from functory.engine.serving_address import server_url
 from functory.engine.settings import Settings
 from functory.engine.sources import store as source_store
 from functory.engine.telemetry import metrics
@@ -28,7 +28,7 @@ LAST_EVENT_PRECISION = timedelta(seconds=10)
 
 def webhook_url(settings: Settings, name: str) -> str:
     """Return the address of a webhook, as senders reach it."""
-    base = (settings.public_url or http_url(settings.host, settings.port)).rstrip("/")
+    base = (settings.public_url or server_url(settings)).rstrip("/")
     return f"{base}/webhooks/{name}"
 
 

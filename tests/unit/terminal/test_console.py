@@ -1,13 +1,14 @@
 """Answers: tabs in a pipe, JSON on request, ids alone with -q, and nothing that a terminal would obey."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.engine.setting_display import mask_url
-from functory.terminal import console, errors
+from functory.terminal import console, errors, tables
 from functory.terminal.console import CommandOutput
 
 ROWS = [
@@ -55,6 +56,7 @@ def test_a_terminal_gets_a_table_whose_cells_cannot_command_it(
 
 LONG = "x" * 60
 TIME = "2026-01-02 03:04:05"
+ID = "01a218de-6a8b-7449-a073-1e388ce5594c"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,7 @@ TIME = "2026-01-02 03:04:05"
     [
         pytest.param([["NAME", "a"], ["ON", "b"]], [True, False], 100, [4, 2], id="everything fits"),
         pytest.param([["NAME", LONG], ["ON", LONG]], [True, False], 100, [60, 36], id="a text before a name"),
+        pytest.param([["ID", ID], ["ON", "word " * 9]], [True, False], 56, [36, 16], id="an id stays whole"),
         pytest.param(
             [["LAST", TIME], ["ON", "word " * 30]], [False, False], 44, [19, 21], id="a time stays whole"
         ),
@@ -71,19 +74,58 @@ TIME = "2026-01-02 03:04:05"
         pytest.param(
             [["NAME", LONG], ["VERSION", "1"], ["LAST", TIME], ["FUNCTION", LONG], ["ON", LONG]],
             [True, False, False, False, False],
-            100,
-            [41, 7, 10, 16, 16],
-            id="a name last of all",
+            119,
+            [60, 7, 10, 16, 16],
+            id="a name is never folded",
         ),
-        pytest.param(
-            [["NAME", LONG], ["ON", LONG]], [True, False], 14, [5, 5], id="a terminal too narrow for all"
-        ),
+        pytest.param([["ID", ID], ["ON", "word " * 9]], [True, False], 40, None, id="a terminal too narrow"),
     ],
 )
 def test_the_columns_of_a_table_share_the_terminal(
-    columns: list[list[str]], copied: list[bool], terminal: int, widths: list[int]
+    columns: list[list[str]], copied: list[bool], terminal: int, widths: list[int] | None
 ) -> None:
-    assert console.column_widths(columns, copied, terminal) == widths
+    assert tables.column_widths(columns, copied, terminal) == widths
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_word_of_a_table_is_broken_on_a_narrow_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    row = {
+        "id": ID,
+        "event_id": ID,
+        "function": "reconcile_supplier_invoices",
+        "state": "succeeded",
+        "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "error": "the supplier's address cannot be read from the third page of the document",
+    }
+    CommandOutput().table([row, row | {"error": None}], {name: name.upper() for name in row})
+    said = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+    words = said.split()
+    assert words.count(console.short_ids.short(ID)) == 4
+    assert words.count("reconcile_supplier_invoices") == 2 and words.count("succeeded") == 2
+    assert {*row["error"].split()} <= {*words}
+    assert max(map(len, said.splitlines())) <= width
+
+
+def test_commands_in_hints_have_short_ids_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = console.short_ids.short(ID)
+    said = f"more: functory execution list --before {ID}; event {ID}"
+    console.note(said)
+    errors.print_message("what", ID, f"functory execution show {ID}")
+    assert capsys.readouterr().err.count(ID) == 4
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    console.note(said)
+    errors.print_message("what", ID, f"functory execution show {ID}")
+    assert capsys.readouterr().err == (
+        f"more: functory execution list --before {short}; event {ID}\nerror: what\n  {ID}\n"
+        f"  try: functory execution show {short}\n"
+    )
 
 
 def test_control_characters_are_made_visible_everywhere(capsys: pytest.CaptureFixture[str]) -> None:

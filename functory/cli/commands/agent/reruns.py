@@ -126,6 +126,7 @@ def eval_(
                 "cost": "COST",
             },
             key="run",
+            ids=("run",),
         )
         CommandOutput().styled((shown.summed(summary), ""))
     if summary["passed"] < summary["runs"]:

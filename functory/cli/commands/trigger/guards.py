@@ -16,6 +16,7 @@ import typer
 from functory.cli import session
 from functory.cli.input import ids, values
 from functory.engine.serialization.control_characters import one_line
+from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, count_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,12 @@ def replay(
         out.value({"execution_id": row["id"], "state": row["state"]})
     else:
         out.styled(
-            (f"execution {row['id']} {row['state']}; to read it: functory execution show {row['id']}", "")
+            (
+                console.hint(
+                    f"execution {row['id']} {row['state']}; to read it: functory execution show {row['id']}"
+                ),
+                "",
+            )
         )
 
 
@@ -190,7 +196,6 @@ def suppressed(
         columns,
         key="first_event_id",
         empty="nothing was suppressed",
-        ids=("first_event_id",),
     )
 
 
@@ -200,9 +205,7 @@ def _print_matches(trigger: str | None, reasons: Sequence[str], json: bool) -> N
         found = engine.inspections.suppressed_matches(trigger, reasons)
         rows = [{name: row[name] for name in names} for row in found]
     columns = {"time": "TIME", "trigger": "TRIGGER", "reason": "REASON", "event_id": "EVENT"}
-    CommandOutput(json=json).table(
-        rows, columns, key="event_id", empty="no suppressed match is left", ids=("event_id",)
-    )
+    CommandOutput(json=json).table(rows, columns, key="event_id", empty="no suppressed match is left")
 
 
 def graph(

@@ -239,6 +239,8 @@ class Guest:
         if isinstance(task, Start) and _confined:
             # Paths may be objects of user code, which fail when they are looked at.
             with contextlib.suppress(Exception):
+                if (refused := refusals.refused_connection(error, tried)) is not None:
+                    return tracebacks.describe_refusal(info, error, refused)
                 reason = refusals.explanation(error, info.message, task.job.grants, tried)
                 if reason:
                     return msgspec.structs.replace(info, message=f"{info.message}\n{reason}")

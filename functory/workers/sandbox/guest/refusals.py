@@ -60,6 +60,15 @@ def explanation(error: BaseException, message: str, grants: Grants, tried: Seque
     return _of_silent_program(grants, tried)
 
 
+def refused_connection(error: BaseException, tried: Sequence[Attempt]) -> str | None:
+    """Return the text of the refused connection that ``error`` comes from; None when it has another reason."""
+    texts = {one.what for one in tried if one.kind == "connection"}
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.strerror in texts:
+            return str(cause.strerror)
+    return None
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, those of its group, and those that it was raised from or during, each once."""
     pending: list[BaseException | None] = [error]
@@ -77,8 +86,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _of_error(error: BaseException, grants: Grants, tried: Sequence[Attempt]) -> str:
     if isinstance(error, OSError):
-        if any(one.kind == "connection" and one.what == str(error.strerror) for one in tried):
-            return str(error.strerror)
         named = [name for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
         if named and error.errno in _OF_FILES:
             if any(one.kind == "program" and one.what in named for one in tried):

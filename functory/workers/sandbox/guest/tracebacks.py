@@ -6,6 +6,8 @@ import re
 import traceback
 from pathlib import Path
 
+import msgspec
+
 from functory.engine.serialization.python_values import escape_surrogates, type_name
 from functory.workers.sandbox.protocol.frames import CodeFrame, ErrorInfo
 
@@ -35,6 +37,21 @@ def describe(error: BaseException) -> ErrorInfo:
         traceback=_bounded("".join(trace.format())),
         frames=_frames(trace, error),
     )
+
+
+def describe_refusal(info: ErrorInfo, error: BaseException, refusal: str) -> ErrorInfo:
+    """Return ``info``, the description of ``error``, for a connection that was refused with the text ``refusal``: its
+    traceback has the lines of the user's code alone, and no error of each client library on the way.
+
+    The message is the refusal, below the user's own words where user code has raised the error.
+    """
+    lines = traceback.extract_tb(error.__traceback__)
+    own = [line for line in lines if _FILE.fullmatch(line.filename)]
+    is_own = bool(own) and lines[-1] is own[-1] and refusal not in info.message
+    message = f"{info.message}\n{refusal}" if is_own else refusal
+    frames = traceback.StackSummary.from_list(own[:_FRAMES] + own[_FRAMES:][-_FRAMES:])
+    text = "".join(["Traceback (most recent call last):\n", *frames.format(), f"{info.type}: {message}\n"])
+    return msgspec.structs.replace(info, message=_bounded(message), traceback=_bounded(text))
 
 
 def _bounded(text: str) -> str:

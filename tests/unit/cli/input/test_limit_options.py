@@ -25,7 +25,7 @@ def test_names_of_errors_are_separated_by_commas() -> None:
     ("given", "error"),
     [
         ("memory_bytes", "--limit takes name=value"),
-        ("memory_bytes=1GB", "wrong limit memory_bytes='1GB'"),
+        ("memory_bytes=1GB", "wrong limit memory_bytes '1GB'"),
         ("cpu=soon", "wrong limit cpu 'soon'"),
         ("memory=1", "unknown limit 'memory'"),
         ("threads=many", "wrong limit threads='many'"),

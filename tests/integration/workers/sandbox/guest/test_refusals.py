@@ -7,6 +7,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,16 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def message(runner: Runner, body: str, grants: Grants | None = None) -> str:
+def failure(runner: Runner, body: str, grants: Grants | None = None) -> dict[str, Any]:
     source = f"def f():\n    import os, sqlite3\n    from pathlib import Path\n    {body}"
     packages = (sysconfig.get_path("purelib"),)
     outcome = runner.run(job(source, packages=packages, grants=grants or Grants()), FakeHost())
-    assert outcome.status == "failed", outcome.error
-    return outcome.error["message"]
+    assert outcome.status == "failed" and outcome.error is not None, outcome.error
+    return outcome.error
+
+
+def message(runner: Runner, body: str, grants: Grants | None = None) -> str:
+    return failure(runner, body, grants)["message"]
 
 
 def read_advice(path: Path) -> str:
@@ -275,6 +280,22 @@ def test_a_refused_connection_is_named_with_its_grant_by_every_client(runner, cl
     # requests has it inside of a repr as well, in one long line.
     assert text.count("may not connect to other.example.com:443\n") == 1, text
     assert text.count('\ntry: hosts=["other.example.com') == 1, text
+
+
+@pytest.mark.parametrize("client", ["urllib", "httpx", "httpx, asynchronous"])
+def test_a_refused_connection_has_one_short_traceback(runner, client):
+    error = failure(runner, _CLIENTS[client])
+    assert error["message"].startswith("the function may not connect to other.example.com:443\nno host")
+    assert error["traceback"].count("Traceback") == 1 and "another exception" not in error["traceback"]
+    assert "site-packages" not in error["traceback"] and "/urllib/" not in error["traceback"]
+    assert 'File "<functory:' in error["traceback"]
+    assert error["traceback"].endswith(f"{error['type']}: {error['message']}\n")
+
+
+def test_the_words_of_the_code_stay_above_a_refused_connection(runner):
+    error = failure(runner, _CLIENTS["hidden"])
+    assert error["type"] == "RuntimeError"
+    assert error["message"].startswith("the service cannot be reached\nthe function may not connect to other")
 
 
 def test_the_address_that_is_not_public_is_named_where_its_host_was_granted_by_name(runner):
