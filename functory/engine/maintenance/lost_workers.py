@@ -14,7 +14,7 @@ from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
 from functory.engine.events import store as event_store
-from functory.engine.executions import bad_ends, execution_spans, open_executions, queue_rows
+from functory.engine.executions import bad_ends, execution_spans, open_cancels, open_executions, queue_rows
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
@@ -242,8 +242,11 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
         if traces.recorder is not None:
             traces.record_after_commit(tx.at_end, lambda: execution_spans.of_ended(row, state, error, tx.now))
         data = event_data(row, state) | {"error": error}
+        if state == "cancelled":
+            data |= {"author": row["cancelled_by"]}
         event_store.append(tx, [execution_event(tx, row, f"execution.{state}", data)])
         plan.begin_if_failed(tx, row, state)
+        open_cancels.begin_if_failed(tx, row, state)
         transitions.after_end(tx, row, state, error)
         tx.wake("finished")
     return changed
