@@ -2,7 +2,8 @@
 
 - **router**: routes events, releases what flow control holds back, sends executions to workers, publishes events.
 - **scheduler**: schedules, a dispatcher that stands by for the router's, the reaper, cancels of
-  children, compensations, retention, the vacuum of queues, tallies, batches, backtests, canaries, embeddings and invariants.
+  children, compensations, retention, the vacuum of queues, tallies, batches, backtests, canaries, embeddings and
+  invariants.
 - **watcher**: sources that listen: files, queues, plug-ins.
 - **gateway**: sends requests to language models (:mod:`functory.workers.gateway`).
 - **worker**: a Celery worker (:mod:`functory.workers.app`), or without a broker one that claims from the database

@@ -36,7 +36,7 @@ def cancel_locked(tx: Tx, row: Mapping[str, Any], author: str) -> None:
         _request_cancel(tx, row, author)
 
 
-def error_of(author: str) -> dict[str, str]:
+def error_of(author: str | None) -> dict[str, str]:
     """Return the error of an execution that ``author`` has cancelled."""
     return {"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"}
 

@@ -30,9 +30,9 @@ GOES_ALONG = sa.and_(execution.c.parent_id == _ID, execution.c.ends_with_parent,
 # Built once, because it runs with every end that is no success.
 _OF_CHILDREN = sa.insert(open_cancel).from_select(
     ["execution_id", "whole_tree", "author", "requested_at", "found"],
-    sa.select(
-        _ID, sa.false(), sa.literal(""), sa.bindparam("now", type_=Instant), sa.false()
-    ).where(sa.exists().where(GOES_ALONG)),
+    sa.select(_ID, sa.false(), sa.literal(""), sa.bindparam("now", type_=Instant), sa.false()).where(
+        sa.exists().where(GOES_ALONG)
+    ),
 )
 
 

@@ -166,11 +166,7 @@ _KEY = (
 _LOCKED = sa.select(open_cancel).where(*_KEY).with_for_update(skip_locked=True)
 _DONE = sa.delete(open_cancel).where(*_KEY)
 _CHILDREN = (
-    sa.select(execution)
-    .where(open_cancels.GOES_ALONG)
-    .order_by(execution.c.id)
-    .limit(PAGE)
-    .with_for_update()
+    sa.select(execution).where(open_cancels.GOES_ALONG).order_by(execution.c.id).limit(PAGE).with_for_update()
 )
 _LEAST = "00000000-0000-0000-0000-000000000000"
 _ROOT = sa.select(execution.c.root_id).where(execution.c.id == sa.bindparam("id", type_=Id))

@@ -1,7 +1,7 @@
 """Compensable steps: finds the steps that a failed execution has to undo, and the failed execution of a late event.
 
-A *step* is a success within an execution: an execution that it called or submitted and did not abandon, a dependency that it called by
-its name, or what a trigger with ``compensate: true`` started from one of its events. A step without a
+A *step* is a success within an execution: an execution that it called or submitted and did not abandon, a dependency
+that it called by its name, or what a trigger with ``compensate: true`` started from one of its events. A step without a
 compensation is replaced by its own steps.
 """
 

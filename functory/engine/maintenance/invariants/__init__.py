@@ -88,9 +88,7 @@ INVARIANTS = (
         "a proposal waits for one person, and has nothing open when it has ended",
         proposals.wrong_proposals,
     ),
-    Invariant(
-        "I30", "a child does not outlive a parent that ended without success", cancels.left_behind
-    ),
+    Invariant("I30", "a child does not outlive a parent that ended without success", cancels.left_behind),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 

@@ -318,9 +318,7 @@ class Naive:
 def make_module(job: Job, engine: EngineClient) -> ModuleType:
     """Build the module ``functory`` for one execution."""
 
-    def call(
-        name: str, /, *args: Any, durable: bool = False, abandon: bool = False, **kwargs: Any
-    ) -> Any:
+    def call(name: str, /, *args: Any, durable: bool = False, abandon: bool = False, **kwargs: Any) -> Any:
         """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result.
 
         With ``durable`` it runs once, however many attempts this execution needs: the next one gets its result. With

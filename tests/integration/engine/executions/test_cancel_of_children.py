@@ -1,4 +1,4 @@
-"""The end of a parent without success takes its open children along, on both databases with a clock that tests advance."""
+"""The end of a parent without success takes its open children along; a cancel of a tree takes all below."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from functory.engine.database import schema
-from functory.engine.errors import Stale
+from functory.engine.errors import Conflict, NotFound, Stale
 from functory.engine.executions.claims import Claim
 from functory.engine.maintenance import canceller, invariants, lost_workers
 from tests.support import flow
@@ -56,7 +56,7 @@ def by_request_between_two_attempts(world: World, parent: Claim) -> None:
 
 def by_request_while_an_attempt_fails(world: World, parent: Claim) -> None:
     world.executions.cancel(parent.id, author="ada")
-    assert world.finish(parent, "crashed").state == "queued"
+    assert world.finish(parent, "crashed").state == "cancelled"
 
 
 def by_request_that_the_worker_ignores(world: World, parent: Claim) -> None:
@@ -221,7 +221,9 @@ def test_many_children_are_reached_a_page_in_each_transaction_and_after_a_crash(
     by_request(ready, parent)
 
     def cancelled() -> int:
-        return sum(row["state"] == "cancelled" for row in ready.executions.list(parent_id=parent.id, limit=1000))
+        return sum(
+            row["state"] == "cancelled" for row in ready.executions.list(parent_id=parent.id, limit=1000)
+        )
 
     assert cancelled() == 0
     assert canceller.advance(ready.database) == (True, False) and cancelled() == canceller.PAGE
@@ -245,3 +247,72 @@ def test_an_end_costs_one_statement_for_its_children_and_a_success_none(ready: W
         return sum("open_cancel" in statement for statement in sent)
 
     assert (of_children("succeeded"), of_children("failed")) == (0, 1)
+
+
+def tree_of_all(world: World) -> tuple[Claim, Claim, dict[str, str]]:
+    """A running execution below another one, and what it has caused in each way. Returns it, the running one that its
+    event has started, and the ids.
+    """
+    world.trigger("on-made", "work", {"type": ["made"]})
+    world.trigger("on-cancel", "work", {"type": ["execution.cancelled"]})
+    top = claim(world, world.start()["id"])
+    target = claim(world, child(world, top))
+    done = claim(world, child(world, target))
+    ids = {"abandoned": child(world, target, abandon=True), "below done": child(world, done)}
+    world.finish(done)
+    world.events.emit("made", cause=target.cause)
+    world.route()
+    (fired,) = world.rows(schema.execution, schema.execution.c.cause == "trigger")
+    running = claim(world, fired["id"])
+    ids |= {"triggered": running.id, "below triggered": child(world, running, abandon=True)}
+    ids |= {"beside": child(world, top), "top": top.id}
+    return target, running, ids
+
+
+def test_a_cancel_of_a_tree_reaches_everything_below_and_nothing_beside(ready: World) -> None:
+    target, _, ids = tree_of_all(ready)
+    ready.executions.cancel(target.id, tree=True, author="ada")
+    go_down(ready)
+    assert {name: state(ready, id_) for name, id_ in ids.items()} == {
+        "abandoned": "cancelled",
+        "below done": "cancelled",
+        "triggered": "running",
+        "below triggered": "cancelled",
+        "beside": "queued",
+        "top": "running",
+    }
+    assert ready.executions.get(ids["triggered"])["cancelled_by"] == "ada"
+    assert ready.executions.get(ids["below triggered"])["cancelled_by"] == "ada"
+
+
+def test_a_cancel_of_a_tree_waits_for_what_still_runs_and_for_events_that_are_not_routed(
+    ready: World,
+) -> None:
+    target, running, _ = tree_of_all(ready)
+    ready.events.emit("made", cause=target.cause)
+    ready.executions.cancel(target.id, tree=True, author="ada")
+    go_down(ready)
+    assert len(ready.rows(schema.open_cancel)) >= 1
+    ready.route()
+    go_down(ready)
+    late = ready.rows(schema.execution, schema.execution.c.cause == "trigger")
+    assert [row["cancelled_by"] for row in late if row["chain"][-1]["name"] == "on-made"] == ["ada", "ada"]
+    ready.finish(target, "cancelled")
+    ready.finish(running, "cancelled")
+    ready.route()
+    go_down(ready)
+    assert ready.rows(schema.open_cancel) == []
+    cleaning = ready.rows(schema.execution, schema.execution.c.cause == "trigger")
+    assert {row["state"] for row in cleaning if row["chain"][-1]["name"] == "on-cancel"} == {"queued"}
+
+
+def test_a_cancel_of_a_tree_whose_execution_has_ended_reaches_what_it_left(ready: World) -> None:
+    target, _, ids = tree_of_all(ready)
+    ready.finish(target)
+    with pytest.raises(Conflict, match="--tree"):
+        ready.executions.cancel(target.id)
+    ready.executions.cancel(target.id, tree=True)
+    go_down(ready)
+    assert state(ready, target.id) == "succeeded" and state(ready, ids["abandoned"]) == "cancelled"
+    with pytest.raises(NotFound):
+        ready.executions.cancel("0" * 32, tree=True)
