@@ -227,7 +227,8 @@ def _running(
         waiting = ", ".join(f"{c['function']} v{c['version']} ({c['state']}, {c['id']})" for c in children)
         said.append(f"It waits for {waiting}.")
     if row["cancel_requested_at"] is not None:
-        said.append("Its worker has been asked to stop it.")
+        by = f" by {row['cancelled_by']}" if row.get("cancelled_by") else ""
+        said.append(f"Its worker has been asked to stop it{by}.")
     return said
 
 

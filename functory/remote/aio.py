@@ -455,9 +455,9 @@ class AsyncExecutions:
         """The attempts of an execution, the first one first."""
         return await self._threads.run(lambda: self._sync.attempts(id))
 
-    async def cancel(self, id: str, /) -> rows.ExecutionRow:
-        """Cancel an execution: a queued one at once, a running one through its worker."""
-        return await self._threads.run(lambda: self._sync.cancel(id))
+    async def cancel(self, id: str, /, *, tree: bool | UnsetType = UNSET) -> rows.ExecutionRow:
+        """Cancel an execution: a queued one at once, a running one through its worker. Its open children go along, and with ``tree`` everything that it has caused, which a caller with labels may not ask for."""
+        return await self._threads.run(lambda: self._sync.cancel(id, tree=tree))
 
     async def compensate(
         self, id: str, /, *, reason: str | UnsetType = UNSET, skip: bool | UnsetType = UNSET

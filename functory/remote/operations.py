@@ -474,9 +474,11 @@ class Executions:
         """The attempts of an execution, the first one first."""
         return self._sender.one(list[rows.Attempt], "GET", f"/executions/{quoted(id)}/attempts")
 
-    def cancel(self, id: str, /) -> rows.ExecutionRow:
-        """Cancel an execution: a queued one at once, a running one through its worker."""
-        return self._sender.one(rows.ExecutionRow, "POST", f"/executions/{quoted(id)}:cancel")
+    def cancel(self, id: str, /, *, tree: bool | UnsetType = UNSET) -> rows.ExecutionRow:
+        """Cancel an execution: a queued one at once, a running one through its worker. Its open children go along, and with ``tree`` everything that it has caused, which a caller with labels may not ask for."""
+        return self._sender.one(
+            rows.ExecutionRow, "POST", f"/executions/{quoted(id)}:cancel", body=given(tree=tree)
+        )
 
     def compensate(
         self, id: str, /, *, reason: str | UnsetType = UNSET, skip: bool | UnsetType = UNSET

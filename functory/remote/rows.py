@@ -611,6 +611,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     about: str | Redacted | None
     attempt: int
     cancel_requested_at: datetime | None
+    cancelled_by: str | None
     cause: str
     cause_name: str | None
     chain: list[dict[str, Any]]
@@ -618,6 +619,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     compensations: list[Compensation]
     created_at: datetime
     depth: int
+    ends_with_parent: bool | None
     error: Error | None
     error_source: ErrorSource | None
     error_type: str | None
@@ -665,6 +667,7 @@ class ExecutionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     about: str | Redacted | None
     attempt: int
+    cancelled_by: str | None
     cause: str
     cause_name: str | None
     created_at: datetime
@@ -1300,6 +1303,7 @@ class OutlineNode(msgspec.Struct, frozen=True, kw_only=True):
 
     about: str | Redacted | None
     attempt: int | None
+    cancelled_by: str | None
     cause: str | None
     children: int
     count: int | None

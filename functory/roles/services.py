@@ -1,8 +1,9 @@
 """Background services of each role, and all roles in one process.
 
 - **router**: routes events, releases what flow control holds back, sends executions to workers, publishes events.
-- **scheduler**: schedules, a dispatcher that stands by for the router's, the reaper, compensations,
-  retention, the vacuum of queues, tallies, batches, backtests, canaries, embeddings and invariants.
+- **scheduler**: schedules, a dispatcher that stands by for the router's, the reaper, cancels of
+  children, compensations, retention, the vacuum of queues, tallies, batches, backtests, canaries, embeddings and
+  invariants.
 - **watcher**: sources that listen: files, queues, plug-ins.
 - **gateway**: sends requests to language models (:mod:`functory.workers.gateway`).
 - **worker**: a Celery worker (:mod:`functory.workers.app`), or without a broker one that claims from the database
@@ -27,6 +28,7 @@ from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions.batches import BatchRunner
 from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance.canary_watch import CanaryWatch
+from functory.engine.maintenance.canceller import Canceller
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.embedder import Embedder
 from functory.engine.maintenance.gate_upkeep import GateUpkeep
@@ -74,6 +76,7 @@ SERVICES: dict[Role, tuple[MakeService, ...]] = {
         Ticker,
         StandbyDispatcher,
         Reaper,
+        Canceller,
         Compensator,
         ReceiptExpiry,
         Pruner,

@@ -124,6 +124,10 @@ def _execution(row: Mapping[str, Any]) -> list[StyledText]:
         parts.append((f"  replay of {row['replay_of']}", "cyan"))
     if row.get("resolved_by"):
         parts.append((f"  resolved by {row['resolved_by']}", "green"))
+    if row.get("ends_with_parent") is False:
+        parts.append(("  abandoned by its parent", "dim"))
+    if row.get("cancelled_by") and state == "running":
+        parts.append((f"  is being cancelled by {row['cancelled_by']}", "yellow"))
     if row["error"] and state != "succeeded":
         parts.append((f"  {error_summary(row['error'])}", "red"))
     return [*parts, (f"  {row['id']}", "dim")]

@@ -19,7 +19,7 @@ _EXECUTION = (
     "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "resolved_by",
     "root_id",
     "depth", "chain", "input", "result", "result_kind", "error", "warnings", "versions", "attempt", "max_attempts",
-    "created_at", "run_at", "started_at", "finished_at",
+    "created_at", "run_at", "started_at", "finished_at", "cancelled_by",
 )  # fmt: skip
 _PAYLOADS = ("input", "result")
 _EVENT = ("state", "problem")

@@ -342,6 +342,15 @@ def _a_failure_that_is_listed_as_another_one(world, ids):
     change(world, t.bad_end, t.bad_end.c.execution_id == ids["failed"], state="timed_out")
 
 
+@breaks("I30")
+def _a_child_that_no_cancel_reaches(world, ids):
+    function = world.executions.get(ids["succeeded"])["function"]
+    parent = world.claim(world.start(function))
+    world.start(function, parent=parent.cause)
+    world.finish(parent, "failed", retryable=False)
+    remove(world, t.open_cancel, t.open_cancel.c.execution_id == parent.id)
+
+
 @breaks("I8")
 def _a_fence_above_the_execution_s(world, ids):
     change(world, t.attempt, t.attempt.c.execution_id == ids["cancelled while it ran"], fence=7)

@@ -80,7 +80,7 @@ class FakeHost:
         self.most_at_once = 0
         self._lock = threading.Lock()
 
-    def call(self, name, version, input, args, kwargs, durable):
+    def call(self, name, version, input, args, kwargs, durable, abandon=False):
         with self._lock:
             self.asked.append(("call", name, version, args, kwargs))
             self.at_once += 1
@@ -91,7 +91,7 @@ class FakeHost:
             with self._lock:
                 self.at_once -= 1
 
-    def submit(self, name, version, args, kwargs):
+    def submit(self, name, version, args, kwargs, abandon=False):
         with self._lock:
             key = f"child-{len(self.submitted) + 1}"
             self.submitted[key] = (name, args, kwargs)

@@ -8,7 +8,7 @@ import { useKeys } from "../keys.ts";
 import { Json } from "../parts/json.tsx";
 import { Button, Link, LinkButton } from "../parts/link.tsx";
 import {
-  Ago, currentTab, Facts, FunctionName, More, PageHead, Pill, Show, State, type Tab, tabKeys, TabPanel, Tabs,
+  Ago, currentTab, Facts, FunctionName, More, Name, PageHead, Pill, Show, State, type Tab, tabKeys, TabPanel, Tabs,
 } from "../parts/small.tsx";
 import { go, setQuery } from "../router.ts";
 import type { Execution } from "../rows.ts";
@@ -87,6 +87,7 @@ export function ExecutionPage({ id }: { id: string }) {
           This is a run again of <More to={urls.execution(row.replay_of)}>an earlier execution</More>
         </p>
       )}
+      {row?.cancelled_by && <CancelledBy row={row} by={row.cancelled_by} />}
       {data.data === null && <Show of={data}>{() => null}</Show>}
       {row && (
         <>
@@ -100,6 +101,26 @@ export function ExecutionPage({ id }: { id: string }) {
         </>
       )}
     </>
+  );
+}
+
+/** Who cancelled it; its parent is a link. */
+function CancelledBy({ row, by }: { row: Execution; by: string }) {
+  const parent = row.parent_id !== null && by === `execution ${row.parent_id}`;
+  return (
+    <p class="notice wide">
+      {canCancel(row) ? "Is being cancelled" : "Cancelled"} by{" "}
+      {parent && row.parent_id ? (
+        <>
+          its parent, which ended without success:{" "}
+          <Link to={urls.execution(row.parent_id)}>
+            <Name text={row.cause_name ?? "an execution"} />
+          </Link>
+        </>
+      ) : (
+        <Name text={by} />
+      )}
+    </p>
   );
 }
 

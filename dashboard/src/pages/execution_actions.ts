@@ -39,7 +39,7 @@ export async function runAgain(id: string, verb: Again, latest = false): Promise
 export function askCancel(id: string, name: string, done: () => void): void {
   ask({
     title: `Cancel ${name}?`,
-    body: "It ends as cancelled. What it has done already stays done.",
+    body: "It ends as cancelled, and its open children with it. What it has done already stays done.",
     verb: "Cancel the execution",
     danger: true,
     run: async () => {

@@ -27,6 +27,11 @@ export function ErrorCard({ row }: { row: Execution }) {
           </>
         )}
       </p>
+      {error.final && (
+        <p class="dim">
+          Not tried again: <Name text={error.final} />
+        </p>
+      )}
       {source && <SourceLines of={source} />}
       {!source && frame?.code && (
         <pre class="source-lines">

@@ -216,6 +216,11 @@ export function NodeText({ node }: { node: OutlineNode }) {
         <PayloadText text={node.about} />
       </span>
       {node.error_type && <span class="tone-bad">{node.error_type}</span>}
+      {node.cancelled_by && (
+        <span class="dim">
+          by <Name text={node.cancelled_by} />
+        </span>
+      )}
       {node.attempt !== null && node.attempt > 1 && <span class="dim">attempt {node.attempt}</span>}
       <span class="node-end dim">{duration(node.run_seconds)}</span>
     </span>

@@ -11,9 +11,11 @@ from functory.api.engine import Engine
 from functory.api.idempotency import IdempotencyKey
 from functory.api.paging import StrictRoute
 from functory.api.path_ids import ExecutionId
+from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
 from functory.api.rows.executions import (
     Again,
+    Cancel,
     Compensate,
     Compensation,
     ExecutionRow,
@@ -103,9 +105,19 @@ def replay(
 
 
 @router.post("/{id_}:cancel", operation_id="executions.cancel", response_model=ExecutionRow)
-def cancel(id_: ExecutionId, engine: Engine, caller: Operator) -> dict[str, Any]:
-    """Cancel an execution: a queued one at once, a running one through its worker."""
-    engine.executions.cancel(id_, author=caller.name)
+def cancel(id_: ExecutionId, engine: Engine, caller: Operator, body: Cancel | None = None) -> dict[str, Any]:
+    """Cancel an execution: a queued one at once, a running one through its worker. Its open children go along, and with
+    ``tree`` everything that it has caused, which a caller with labels may not ask for.
+    """
+    tree = body is not None and body.tree
+    if tree and caller.labels is not None:
+        raise Forbidden(
+            "no labels",
+            what="this concerns the whole tree",
+            why="you see a part of it",
+            try_="cancel the executions that you see",
+        )
+    engine.executions.cancel(id_, tree=tree, author=caller.name)
     return _shown(engine, caller, id_)
 
 

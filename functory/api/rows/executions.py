@@ -39,6 +39,9 @@ class ExecutionRow(Row):
     queued_seconds: float | None
     run_seconds: float | None
     error_type: str | None
+    # Who cancelled it, or asked its worker to stop it: a person, a trigger, or ``execution`` and its parent's id. None
+    # also when the caller does not see who.
+    cancelled_by: str | None
 
 
 class Error(Row):
@@ -127,6 +130,8 @@ class Execution(ExecutionRow):
     retries: int
     expires_at: Instant | None
     cancel_requested_at: Instant | None
+    # Of a child: whether it is cancelled when its parent ends without success. None: it is no child, or an old one.
+    ends_with_parent: bool | None
     waiting_for_slot: bool
     worker_id: str | None
     slots: list[Slot]
@@ -219,6 +224,15 @@ class Again(Body):
     """How an execution is run again."""
 
     latest: bool = Field(default=False, description="The active version instead of the version that ran.")
+
+
+class Cancel(Body):
+    """How far a cancel reaches."""
+
+    tree: bool = Field(
+        default=False,
+        description="Cancel everything that it has caused as well, also when it has ended itself.",
+    )
 
 
 class Compensate(Body):

@@ -34,6 +34,7 @@ class OutlineNode(Row):
     queued_seconds: float | None
     run_seconds: float | None
     error_type: str | None
+    cancelled_by: str | None
     resolved_by: str | None
     # Of a joined match.
     execution_id: str | None

@@ -301,6 +301,13 @@ def wait(
 @app.command(epilog="Example: functory execution cancel ID")
 def cancel(
     id_: batch.OneId = None,
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree",
+            help="Cancel everything that it has caused, also what its events have started and what it has abandoned.",
+        ),
+    ] = False,
     all_: batch.All = False,
     function: batch.Functions = None,
     state: batch.States = None,
@@ -312,23 +319,27 @@ def cancel(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Cancel a queued or running execution, or all of a filter."""
+    """Cancel a queued or running execution with its open children, or all of a filter."""
     filters = batch.filters(function, state, trigger, since, limit, reason, dry_run)
     if not batch.is_about_one(id_, all_, filters):
+        if tree:
+            from functory.engine.errors import Invalid
+
+            raise Invalid("--tree is only for one execution", "it means nothing here", "leave out --tree")
         batch.run("cancel", filters, yes, CommandOutput(json=json))
         return
     with session.engine() as engine:
         id_ = ids.execution_id(engine, id_)
-        row = engine.executions.cancel(id_, author=engine.author)
+        row = engine.executions.cancel(id_, tree=tree, author=engine.author)
     out = CommandOutput(json=json)
     if json:
         out.value(json_fields.execution(row))
     else:
-        done = (
-            "is cancelled"
-            if row["state"] == "cancelled"
-            else "is running; its worker has been asked to stop it"
-        )
+        done = f"is {row['state'].replace('_', ' ')}"
+        if row["state"] == "running":
+            done += "; its worker has been asked to stop it"
+        if tree:
+            done += "; everything that it has caused is being cancelled"
         out.styled((f"execution {id_} {done}", ""))
 
 

@@ -64,6 +64,7 @@ def draw(
             if row["result_kind"] == "repr"
             else None,
             "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
+            "cancelled by": row.get("cancelled_by"),
             "no retry": (row["error"] or {}).get("final") or None,
             "worker": row["worker_id"] if open_ else None,
             "log": console.hint(f"{log_lines} lines: functory execution logs {row['id']}")

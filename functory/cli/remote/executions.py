@@ -96,9 +96,9 @@ class Executions(Part):
             handles.Handle(self._server, id_).execution(timeout)
         return [self.get(id_) for id_ in ids]
 
-    def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
-        """Cancel an execution."""
-        return self._whole(self._server.executions.cancel(id_))
+    def cancel(self, id_: str, *, tree: bool = False, author: str = "") -> dict[str, Any]:
+        """Cancel an execution, or all of its tree."""
+        return self._whole(self._server.executions.cancel(id_, tree=tree))
 
     def retry(self, id_: str, *, latest: bool = False) -> dict[str, Any]:
         """Run an execution again that did not succeed."""

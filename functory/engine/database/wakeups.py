@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 # PostgreSQL: the beginning of the names of the channels, and the channel of wake-ups that name their topics.
 CHANNEL = "functory_wakeup"
 TOPICS = (
-    "access", "answers", "backtests", "batches", "events", "executions", "finished", "flow", "gate", "llm", "logs",
-    "outbox", "sagas", "sources",
+    "access", "answers", "backtests", "batches", "cancels", "events", "executions", "finished", "flow", "gate", "llm",
+    "logs", "outbox", "sagas", "sources",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import execution
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
-from functory.engine.executions import execution_spans, queue_rows
+from functory.engine.executions import execution_spans, open_cancels, queue_rows
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.flow_control import concurrency
@@ -23,33 +23,45 @@ def cancel_row(tx: Tx, id_: str, author: str) -> dict[str, Any] | None:
     """Cancel an execution if it is open. Returns its row before, None if it is finished or does not exist."""
     statement = sa.select(execution).where(execution.c.id == id_, execution.c.state.in_(OPEN))
     row = tx.first(statement.with_for_update())
-    if row is None:
-        return None
-    if row["state"] == "queued":
-        _cancel_queued(tx, row, author)
-    else:
-        _request_cancel(tx, row)
+    if row is not None:
+        cancel_locked(tx, row, author)
     return row
 
 
-def _request_cancel(tx: Tx, row: Mapping[str, Any]) -> None:
+def cancel_locked(tx: Tx, row: Mapping[str, Any], author: str) -> None:
+    """Cancel an open execution, whose row this transaction has locked."""
+    if row["state"] == "queued":
+        _cancel_queued(tx, row, author)
+    else:
+        _request_cancel(tx, row, author)
+
+
+def error_of(author: str | None) -> dict[str, str]:
+    """Return the error of an execution that ``author`` has cancelled."""
+    return {"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"}
+
+
+def _request_cancel(tx: Tx, row: Mapping[str, Any], author: str) -> None:
     tx.execute(
         sa.update(execution)
         .where(execution.c.id == row["id"], execution.c.cancel_requested_at.is_(None))
-        .values(cancel_requested_at=tx.now)
+        .values(cancel_requested_at=tx.now, cancelled_by=author or "an operator")
     )
     tx.wake("executions")
 
 
 def _cancel_queued(tx: Tx, row: Mapping[str, Any], author: str) -> None:
     """queued → cancelled, with its one terminal event; the row is locked."""
+    # A request may have come while it ran; then it was queued again.
+    author = row["cancelled_by"] or author
     changed = tx.execute(
         sa.update(execution)
         .where(execution.c.id == row["id"], execution.c.state == "queued")
         .values(
             state="cancelled",
             finished_at=tx.now,
-            error={"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"},
+            cancelled_by=author or "an operator",
+            error=error_of(author),
         )
     ).rowcount
     if changed:
@@ -59,6 +71,7 @@ def _cancel_queued(tx: Tx, row: Mapping[str, Any], author: str) -> None:
         data = event_data(row, "cancelled") | {"author": author}
         event_store.append(tx, [execution_event(tx, row, "execution.cancelled", data)])
         plan.begin_if_failed(tx, row, "cancelled")
+        open_cancels.begin_if_failed(tx, row, "cancelled")
         if traces.recorder is not None:
             traces.record_after_commit(
                 tx.at_end,

@@ -22,7 +22,15 @@ from functory.engine.database.schema import Id, attempt, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.events import store as event_store
-from functory.engine.executions import attempt_output, bad_ends, file_writes, queue_rows, success_batch
+from functory.engine.executions import (
+    attempt_output,
+    bad_ends,
+    cancel_row,
+    file_writes,
+    open_cancels,
+    queue_rows,
+    success_batch,
+)
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
@@ -226,9 +234,12 @@ def finish(
 
     Raises :class:`~functory.engine.errors.Stale` when the attempt is a zombie.
     """
-    if next_state.state == "queued" and _is_cancel_requested(tx, claim.id):
+    request = _cancel_request(tx, claim.id) if next_state.state in ("queued", "cancelled") else None
+    if request is not None and next_state.state == "queued":
         # The cancel was requested while this attempt ended: no other attempt follows.
         next_state = NextState("cancelled", "execution.cancelled", next_state.failures)
+    if request is not None and attempt_result.outcome == "cancelled" and request["cancelled_by"]:
+        attempt_result = replace(attempt_result, error=cancel_row.error_of(request["cancelled_by"]))
     final = next_state.state != "queued"
     returned = attempt_result.result
     if claim.row["cause"] == transitions.STEP:
@@ -285,12 +296,15 @@ def finish(
             "duration_seconds": round(attempt_result.duration_seconds, 6),
             "metadata": claim.version["metadata"],
         }
+        if request is not None:
+            data |= {"author": request["cancelled_by"]}
         if not final:
             data |= {"next_attempt_in": round(next_state.delay, 3)}
         events = [execution_event(tx, claim.row, next_state.event_type, data)]
     append_events(tx, events)
     if final:
         plan.begin_if_failed(tx, claim.row, next_state.state)
+        open_cancels.begin_if_failed(tx, claim.row, next_state.state)
         if next_state.state == "succeeded":
             advance.after_success(tx, claim.row, returned, claim.grants, settings)
         else:
@@ -299,18 +313,19 @@ def finish(
     return next_state
 
 
-_CANCEL_REQUESTED = (
-    sa.select(execution.c.cancel_requested_at)
+_CANCEL_REQUEST = (
+    sa.select(execution.c.cancel_requested_at, execution.c.cancelled_by)
     .where(execution.c.id == sa.bindparam("id", type_=Id))
     .with_for_update()
 )
 
 
-def _is_cancel_requested(tx: Tx, id_: str) -> bool:
-    """Return True when a cancel was requested. Locks the row, so that no request comes between this read and the
-    write.
+def _cancel_request(tx: Tx, id_: str) -> Mapping[str, Any] | None:
+    """Return when and by whom a cancel was requested. Locks the row, so that no request comes between this read and
+    the write.
     """
-    return tx.scalar(_CANCEL_REQUESTED, {"id": id_}) is not None
+    row = tx.first(_CANCEL_REQUEST, {"id": id_})
+    return None if row is None or row["cancel_requested_at"] is None else row
 
 
 def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:

@@ -37,6 +37,7 @@ MAX_VALUES = 20
 _COLUMNS = (
     "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "root_id",
     "depth", "attempt", "max_attempts", "created_at", "run_at", "started_at", "finished_at",
+    "cancelled_by",
 )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ def rows_of(tx: Tx, ids: Sequence[str], scope: Scope = None) -> list[dict[str, A
         .outerjoin(cause, cause.c.id == execution.c.event_id)
         .where(execution.c.id.in_(ids))
     )
-    rows = {row["id"]: _shown(row) for row in resolutions.with_resolutions(tx, tx.rows(statement))}
+    rows = {row["id"]: _shown(row, scope) for row in resolutions.with_resolutions(tx, tx.rows(statement))}
     return [rows[id_] for id_ in ids if id_ in rows]
 
 
@@ -193,8 +194,11 @@ def durations(row: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: dict[str, Any], scope: Scope) -> dict[str, Any]:
     start, parent, subject = (row.pop(name) for name in ("input_start", "parent_function", "event_subject"))
+    if scope is not None and not (row["cancelled_by"] or "").startswith("execution "):
+        # It may name a trigger or a person that this caller does not see.
+        row["cancelled_by"] = None
     return (
         row
         | durations(row)

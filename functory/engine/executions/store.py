@@ -83,6 +83,7 @@ class Executions:
         delay: float = 0.0,
         priority: int | None = None,
         dispatched: bool = False,
+        abandon: bool = False,
         id_: str | None = None,
         maybe_committed: bool = False,
     ) -> dict[str, Any]:
@@ -91,6 +92,7 @@ class Executions:
         ``make_input`` is the input object, or makes it from the version row (to bind positional arguments). With a
         ``parent`` the execution is its child: one deeper, in the same root and budget. A used ``idempotency_key``
         returns the first execution; a used ``step_key`` of the same parent returns the first one unless it failed.
+        A child is cancelled when its parent ends without success, unless the parent asked to ``abandon`` it.
         ``delay`` is in seconds. ``dispatched`` means that the caller claims the execution itself at once.
         ``maybe_committed`` repeats a start with the same ``id_`` whose commit outcome is unknown: it is started once.
 
@@ -142,6 +144,8 @@ class Executions:
                 priority=priority,
                 id_=new_id,
             )
+            if parent is not None:
+                new["ends_with_parent"] = not abandon
             if id_ is None and idempotency_key is None and step_key is None:
                 # No other row can have its keys: it goes out with the commit, and takes no round trip of its own.
                 tx.insert(execution, [new])
@@ -362,12 +366,14 @@ class Executions:
                 # Each execution that ends wakes this loop, and each round reads all that are still open.
                 time.sleep(BULK_WAIT_POLL_SECONDS)
 
-    def cancel(self, id_: str, *, author: str = "") -> dict[str, Any]:
-        """Cancel an execution (:func:`functory.engine.executions.cancellation.cancel`). Returns its row.
+    def cancel(self, id_: str, *, tree: bool = False, author: str = "") -> dict[str, Any]:
+        """Cancel an execution (:func:`functory.engine.executions.cancellation.cancel`). Returns its row. With ``tree``
+        also everything that it has caused (:func:`functory.engine.executions.cancellation.cancel_tree`).
 
-        Raises :class:`NotFound`, and :class:`Conflict` for a finished one.
+        Raises :class:`NotFound`, and without ``tree`` :class:`Conflict` for a finished one.
         """
-        cancellation.cancel(self._database, as_id(id_, "execution"), author)
+        stop = cancellation.cancel_tree if tree else cancellation.cancel
+        stop(self._database, as_id(id_, "execution"), author)
         return self.get(id_)
 
     def replay(

@@ -177,6 +177,7 @@ def _shown(
         "queued_seconds": row.get("queued_seconds"),
         "run_seconds": row.get("run_seconds"),
         "error_type": row.get("error_type"),
+        "cancelled_by": row.get("cancelled_by"),
         "resolved_by": row.get("resolved_by"),
         "execution_id": node.execution_id,
         "children": unit.children,

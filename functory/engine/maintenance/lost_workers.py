@@ -14,7 +14,14 @@ from functory.engine.database.clock import ServerClock
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, Instant, Json, attempt, execution, worker
 from functory.engine.events import store as event_store
-from functory.engine.executions import bad_ends, execution_spans, open_executions, queue_rows
+from functory.engine.executions import (
+    bad_ends,
+    cancel_row,
+    execution_spans,
+    open_cancels,
+    open_executions,
+    queue_rows,
+)
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
 from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
@@ -53,7 +60,7 @@ def reap(
             _recover(tx, row, f"no heartbeat from {row['worker_id']}", done)
         deadline = tx.now - timedelta(seconds=cancel_grace)
         for row in _locked(tx, "unstopped", deadline):
-            done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker did not stop it in time")
+            done["cancelled"] += _end_cancelled(tx, row, "its worker did not stop it in time")
         for row in _locked(tx, "expired", tx.now):
             done["expired"] += _end(tx, row, "expired", "Expired", "it was not started in time")
     return done
@@ -205,7 +212,7 @@ def _recover(tx: Tx, row: Mapping[str, Any], why: str, done: dict[str, int]) -> 
         lost = f"attempt {row['attempt']} of {row['max_attempts']} was lost"
         done["dead"] += _end(tx, row, "dead", "Lost", f"{lost}: {why}")
     else:
-        done["cancelled"] += _end(tx, row, "cancelled", "Cancelled", "its worker is gone")
+        done["cancelled"] += _end_cancelled(tx, row, "its worker is gone")
 
 
 def _requeue(tx: Tx, row: Mapping[str, Any], why: str) -> int:
@@ -218,6 +225,11 @@ def _requeue(tx: Tx, row: Mapping[str, Any], why: str) -> int:
         event_store.append(tx, [execution_event(tx, row, "execution.attempt_failed", data)])
         tx.wake("executions")
     return changed
+
+
+def _end_cancelled(tx: Tx, row: Mapping[str, Any], why: str) -> int:
+    error = cancel_row.error_of(row["cancelled_by"])
+    return _end(tx, row, "cancelled", error["type"], f"{error['message']}; {why}")
 
 
 def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -> int:
@@ -242,8 +254,11 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
         if traces.recorder is not None:
             traces.record_after_commit(tx.at_end, lambda: execution_spans.of_ended(row, state, error, tx.now))
         data = event_data(row, state) | {"error": error}
+        if state == "cancelled":
+            data |= {"author": row["cancelled_by"]}
         event_store.append(tx, [execution_event(tx, row, f"execution.{state}", data)])
         plan.begin_if_failed(tx, row, state)
+        open_cancels.begin_if_failed(tx, row, state)
         transitions.after_end(tx, row, state, error)
         tx.wake("finished")
     return changed

@@ -18,6 +18,7 @@ from functory.engine.database.schema import (
     execution,
     firing,
     llm_call,
+    open_cancel,
     outbox,
     run,
     slot,
@@ -38,6 +39,7 @@ _REASON_PRIORITY = {
             "a match waits",
             "an event is not published",
             "a cancellation waits",
+            "a cancel is open",
             "a concurrency slot is taken",
             "a compensation is open",
             "a call of a language model is open",
@@ -73,6 +75,12 @@ def find_exempt(tx: Tx, roots: Sequence[str], cutoff: datetime) -> dict[str, str
         _why("a match waits", buffered_match.c.root_id, buffered_match.c.root_id.in_(roots)),
         _why("an event is not published", event.c.root_id, own_event, unpublished.c.event_id == event.c.id),
         _why("a cancellation waits", event.c.root_id, own_event, cancellation.c.event_id == event.c.id),
+        _why(
+            "a cancel is open",
+            execution.c.root_id,
+            own_execution,
+            open_cancel.c.execution_id == execution.c.id,
+        ),
         _why(
             "a concurrency slot is taken",
             execution.c.root_id,

@@ -8,7 +8,7 @@ from alembic import op
 from functory.engine.database.schema.column_types import Instant
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

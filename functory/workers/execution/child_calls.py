@@ -51,9 +51,13 @@ class ChildCalls:
         args: list[Any],
         kwargs: dict[str, Any],
         step_key: str | None = None,
+        *,
+        abandon: bool = False,
     ) -> Any:
         """The result of a child execution. Raises :class:`ExecutionFailed`."""
-        id_ = self._start(name, version, input_, args, kwargs, dispatched=True, step_key=step_key)
+        id_ = self._start(
+            name, version, input_, args, kwargs, dispatched=True, step_key=step_key, abandon=abandon
+        )
         self._run_inline([id_])
         return outcomes.result_or_raise(self._wait([id_], None)[0])
 
@@ -64,6 +68,8 @@ class ChildCalls:
         input_: dict[str, Any] | None,
         args: list[Any],
         kwargs: dict[str, Any],
+        *,
+        abandon: bool = False,
     ) -> Any:
         """The result of a child execution that all attempts of the parent share. Raises :class:`ExecutionFailed`.
 
@@ -77,15 +83,17 @@ class ChildCalls:
             taken.add(nth)
         key = json_codec.digest([content, nth])
         try:
-            return self.call(name, version, input_, args, kwargs, step_key=key)
+            return self.call(name, version, input_, args, kwargs, step_key=key, abandon=abandon)
         except FunctoryError:
             with self._lock:
                 taken.discard(nth)
             raise
 
-    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def submit(
+        self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any], abandon: bool = False
+    ) -> str:
         """Start a child execution on any worker. Returns its id."""
-        return self._start(name, version, None, args, kwargs, dispatched=False)
+        return self._start(name, version, None, args, kwargs, dispatched=False, abandon=abandon)
 
     def gather(self, ids: list[str], timeout: float | None) -> Iterator[dict[str, Any]]:
         """Wait up to ``timeout`` seconds for children, and yield each result in order, read when it is asked for.
@@ -131,6 +139,7 @@ class ChildCalls:
         *,
         dispatched: bool,
         step_key: str | None = None,
+        abandon: bool = False,
     ) -> str:
         def make_input(row: Mapping[str, Any]) -> Mapping[str, Any]:
             return (
@@ -150,6 +159,7 @@ class ChildCalls:
                 parent=self._cause,
                 dispatched=dispatched,
                 step_key=step_key,
+                abandon=abandon,
                 id_=id_,
                 maybe_committed=again,
             )

@@ -89,18 +89,26 @@ class EngineHost:
         args: list[Any],
         kwargs: dict[str, Any],
         durable: bool = False,
+        abandon: bool = False,
     ) -> Any:
         """The result of a child execution; all attempts share a ``durable`` one. Raises :class:`ExecutionFailed`."""
         self._check_call(name)
         self._refuse_secrets([name, input, args, kwargs], *_CHILD_INPUT)
         run = self._child_calls.call_durable if durable else self._child_calls.call
-        return run(name, version, input, args, kwargs)
+        return run(name, version, input, args, kwargs, abandon=abandon)
 
-    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def submit(
+        self,
+        name: str,
+        version: int | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        abandon: bool = False,
+    ) -> str:
         """Start a child execution on any worker. Returns its id."""
         self._check_call(name)
         self._refuse_secrets([name, args, kwargs], *_CHILD_INPUT)
-        return self._child_calls.submit(name, version, args, kwargs)
+        return self._child_calls.submit(name, version, args, kwargs, abandon)
 
     def _check_call(self, name: str) -> None:
         """Raise :class:`Refused` for a function that neither the run's agent names as a tool nor the code declares, if

@@ -198,6 +198,7 @@ class TestFunctionHost(WithheldHost):
         args: list[Any],
         kwargs: dict[str, Any],
         durable: bool = False,
+        abandon: bool = False,
     ) -> Any:
         """The result of the tested function. Raises :class:`ExecutionFailed`."""
         if name != self._name:

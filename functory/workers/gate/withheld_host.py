@@ -42,6 +42,7 @@ class WithheldHost:
         args: list[Any],
         kwargs: dict[str, Any],
         durable: bool = False,
+        abandon: bool = False,
     ) -> Any:
         """The next result that the test has for this function."""
         with self._lock:
@@ -50,7 +51,14 @@ class WithheldHost:
                 return values.pop(0)
         raise self._withhold(f"a call of {name}", f'answers={{"calls": {{"{name[:80]}": [...]}}}}')
 
-    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def submit(
+        self,
+        name: str,
+        version: int | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        abandon: bool = False,
+    ) -> str:
         """The id of a child whose result is the next one that the test has for this function."""
         value = self.call(name, version, None, args, kwargs)
         with self._lock:

@@ -247,6 +247,12 @@ def test_an_execution_is_retried_replayed_and_cancelled(api: ApiClient, world: W
     assert refused["title"].endswith("succeeded") and "replay" in refused["try"]
     third = api.post(f"/executions/{again['id']}:replay", None, 201)
     assert api.post(f"/executions/{third['id']}:cancel")["state"] == "cancelled"
+    assert api.get(f"/executions/{third['id']}")["cancelled_by"] == "ada"
+    assert "--tree" in api.post(f"/executions/{third['id']}:cancel", None, 409)["try"]
+    assert api.post(f"/executions/{third['id']}:cancel", {"tree": True})["state"] == "cancelled"
+    assert [row["execution_id"] for row in world.rows(schema.open_cancel)] == [third["id"]]
+    (node,) = api.get(f"/trees/{third['id']}/outline")["nodes"]
+    assert node["cancelled_by"] == "ada"
     entries = [row["author"] for row in world.rows(schema.audit, schema.audit.c.action == "execution.replay")]
     assert entries == ["ada", "ada"]
     assert "no compensation" in api.post(f"/executions/{bad}:compensate", {"skip": True}, 409)["title"]

@@ -159,6 +159,8 @@ def test_a_caller_with_labels_cannot_act_on_another_team(api: ApiClient, teams: 
         for id_ in (theirs["execution"], theirs["started"], theirs["below"]):
             for verb in ("retry", "replay", "cancel", "compensate"):
                 api.post(f"/executions/{id_}:{verb}", {}, 404)
+        # Its tree may have executions that this caller does not see.
+        api.post(f"/executions/{ours['execution']}:cancel", {"tree": True}, 403)
         api.post(f"/events/{theirs['event']}:release", None, 404)
         for verb in ("approve", "reject", "withdraw"):
             api.post(f"/proposals/{theirs['proposal']}:{verb}", None, 404)

@@ -13,6 +13,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import emit_many
 from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.maintenance import canceller
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
@@ -247,6 +248,10 @@ class SteppedEngine:
         """Advance compensations."""
         _repeat(self._compensator.run_once)
 
+    def go_down(self) -> None:
+        """Let cancels reach what is below."""
+        _repeat(lambda: canceller.advance(self.world.database)[0])
+
     def publish(self) -> None:
         """Publish what is in the outbox."""
         _repeat(self._publisher.run_once)
@@ -286,6 +291,7 @@ class SteppedEngine:
         for _ in range(MAX_ROUNDS):
             routed = self.route()
             self.release()
+            self.go_down()
             self.compensate()
             self.dispatch()
             # A compensation writes events as well.

@@ -11,7 +11,7 @@ from functory.engine.events import receipts
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
-from functory.engine.maintenance import compensator
+from functory.engine.maintenance import canceller, compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
@@ -199,6 +199,17 @@ def reaper(world: World) -> Process:
 
     open_ = "SELECT 1 FROM in_flight UNION ALL SELECT 1 FROM backlog WHERE expires_at IS NOT NULL"
     return Role(world, "reaper", work, None, f"{open_} LIMIT 1", poll=world.settings.lease_seconds / 3)
+
+
+def cancels(world: World) -> Process:
+    """The canceller role: it cancels the children of executions that have ended without success."""
+    return Role(
+        world,
+        "cancels",
+        lambda: canceller.advance(world.database)[0],
+        "finished",
+        "SELECT 1 FROM open_cancel LIMIT 1",
+    )
 
 
 def saga(world: World) -> Process:

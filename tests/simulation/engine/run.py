@@ -119,7 +119,7 @@ class Simulation:
 
 
 def _processes(world: World) -> list[Callable[[World], Any]]:
-    made = [roles.router, roles.dispatcher, roles.reaper] * 2 + [roles.retention]
+    made = [roles.router, roles.dispatcher, roles.reaper] * 2 + [roles.cancels, roles.retention]
     made += [Worker] * world.rng.choice((2, 2, 3))
     if world.deck.flows:
         made += [roles.flow] * 2
@@ -142,6 +142,7 @@ OPEN = (
     ("executions", "SELECT 1 FROM execution WHERE state IN ('queued', 'running')"),
     ("buffers", "SELECT 1 FROM buffered_match"),
     ("cancellations", "SELECT 1 FROM cancellation"),
+    ("cancels", "SELECT 1 FROM open_cancel"),
     ("compensations", "SELECT 1 FROM compensation WHERE state IN ('waiting', 'pending', 'running')"),
 )
 _ANY = " UNION ALL ".join(statement for _, statement in OPEN) + " LIMIT 1"

@@ -12,7 +12,15 @@ from functory.engine.database.schema.agents import agent, agent_version, approva
 from functory.engine.database.schema.canaries import canary, canary_execution
 from functory.engine.database.schema.column_types import Id, Instant, Json, Words
 from functory.engine.database.schema.events import event, firing, outbox, routing_queue
-from functory.engine.database.schema.executions import attempt, bad_end, compensation, execution, log, span
+from functory.engine.database.schema.executions import (
+    attempt,
+    bad_end,
+    compensation,
+    execution,
+    log,
+    open_cancel,
+    span,
+)
 from functory.engine.database.schema.flow_control import (
     buffered_match,
     cancellation,
@@ -102,6 +110,7 @@ __all__ = [
     "firing",
     "execution",
     "bad_end",
+    "open_cancel",
     "backlog",
     "in_flight",
     "durable_call",

@@ -60,6 +60,10 @@ execution = Table(
     Column("lease_until", Instant),
     Column("worker_id", Words),
     Column("cancel_requested_at", Instant),
+    # Who cancelled it, or asked its worker to stop it.
+    Column("cancelled_by", Words),
+    # A child that is cancelled when its parent ends without success. NULL: it is left alone, or is no child.
+    Column("ends_with_parent", sa.Boolean),
     Column("versions", Json),
     Column("result", Json),
     Column("result_kind", sa.String(8)),
@@ -96,6 +100,22 @@ bad_end = Table(
     metadata,
     Column("state", State(BAD_ENDS), primary_key=True),
     Column("execution_id", Id, primary_key=True),
+)
+
+# Cancels that have not reached everything below an execution yet: its children, or with ``whole_tree`` all that it
+# caused.
+open_cancel = Table(
+    "open_cancel",
+    metadata,
+    Column("execution_id", Id, primary_key=True),
+    Column("whole_tree", sa.Boolean, primary_key=True),
+    Column("author", Words, nullable=False),
+    Column("requested_at", Instant, nullable=False),
+    # Of a whole tree: the pass over its open executions. The last one that was looked at, whether the pass has found
+    # any, and an id that was new when it began: events from before are routed, or wait.
+    Column("after_id", Id),
+    Column("found", sa.Boolean, nullable=False, server_default=sa.false(), default=False),
+    Column("pass_id", Id),
 )
 
 attempt = Table(

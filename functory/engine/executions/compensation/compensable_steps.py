@@ -1,7 +1,7 @@
 """Compensable steps: finds the steps that a failed execution has to undo, and the failed execution of a late event.
 
-A *step* is a success within an execution: an execution that it called or submitted, a dependency that it called by
-its name, or what a trigger with ``compensate: true`` started from one of its events. A step without a
+A *step* is a success within an execution: an execution that it called or submitted and did not abandon, a dependency
+that it called by its name, or what a trigger with ``compensate: true`` started from one of its events. A step without a
 compensation is replaced by its own steps.
 """
 
@@ -114,6 +114,7 @@ def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
                 execution.c.parent_id,
                 execution.c.event_id,
                 execution.c.trigger_id,
+                execution.c.ends_with_parent,
                 function_version.c.compensate,
             )
             .join(function_version, function_version.c.id == execution.c.version_id)
@@ -133,7 +134,7 @@ def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
     if row["compensate"]:
         return None
     if row["cause"] == "parent":
-        return row["parent_id"]
+        return row["parent_id"] if row["ends_with_parent"] is not False else None
     if row["cause"] != "trigger":
         return None
     by = tx.first(
@@ -249,7 +250,13 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
     called = (
         sa.select(sa.literal("call"), *started, sa.cast(sa.null(), Json))
         .join(function_version, function_version.c.id == execution.c.version_id)
-        .where(execution.c.parent_id.in_(ids), execution.c.cause == "parent", execution.c.state.in_(there))
+        .where(
+            execution.c.parent_id.in_(ids),
+            execution.c.cause == "parent",
+            # NULL: a child that was started by code before schema 0011.
+            execution.c.ends_with_parent.is_not(False),
+            execution.c.state.in_(there),
+        )
     )
     recorded = (
         sa.select(

@@ -18,6 +18,7 @@ from functory.engine.maintenance.invariants import (
     activations,
     bad_ends,
     canaries,
+    cancels,
     executions,
     lineage,
     model_calls,
@@ -87,6 +88,7 @@ INVARIANTS = (
         "a proposal waits for one person, and has nothing open when it has ended",
         proposals.wrong_proposals,
     ),
+    Invariant("I30", "a child does not outlive a parent that ended without success", cancels.left_behind),
 )
 CODES = tuple(one.code for one in INVARIANTS)
 
@@ -95,7 +97,7 @@ CODES = tuple(one.code for one in INVARIANTS)
 class InvariantResult:
     """The result of one invariant: ``count`` rows break it, ``examples`` are sentences about the first of them."""
 
-    code: str  # I1 … I29
+    code: str  # I1 … I30
     title: str
     count: int
     examples: tuple[str, ...]

@@ -318,21 +318,28 @@ class Naive:
 def make_module(job: Job, engine: EngineClient) -> ModuleType:
     """Build the module ``functory`` for one execution."""
 
-    def call(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
+    def call(name: str, /, *args: Any, durable: bool = False, abandon: bool = False, **kwargs: Any) -> Any:
         """Run another function (``"parse"`` or ``"parse@3"``) as a child execution; return its result.
 
-        With ``durable`` it runs once, however many attempts this execution needs: the next one gets its result.
+        With ``durable`` it runs once, however many attempts this execution needs: the next one gets its result. With
+        ``abandon`` it goes on when this execution fails or is cancelled.
         """
-        return engine.request(Call, **_called(name, durable), args=args, kwargs=kwargs)
+        chosen = _called(name, durable=durable, abandon=abandon)
+        return engine.request(Call, **chosen, args=args, kwargs=kwargs)
 
-    async def acall(name: str, /, *args: Any, durable: bool = False, **kwargs: Any) -> Any:
+    async def acall(
+        name: str, /, *args: Any, durable: bool = False, abandon: bool = False, **kwargs: Any
+    ) -> Any:
         """``call`` for async code."""
-        return await engine.request_async(Call, **_called(name, durable), args=args, kwargs=kwargs)
+        chosen = _called(name, durable=durable, abandon=abandon)
+        return await engine.request_async(Call, **chosen, args=args, kwargs=kwargs)
 
-    def submit(name: str, /, *args: Any, **kwargs: Any) -> Submitted:
-        """Start a child execution without waiting for it."""
-        bare, version = _parse_reference(name)
-        return Submitted(engine, engine.request(Submit, name=bare, version=version, args=args, kwargs=kwargs))
+    def submit(name: str, /, *args: Any, abandon: bool = False, **kwargs: Any) -> Submitted:
+        """Start a child execution without waiting for it. With ``abandon`` it goes on when this execution fails or is
+        cancelled.
+        """
+        chosen = _called(name, abandon=abandon)
+        return Submitted(engine, engine.request(Submit, **chosen, args=args, kwargs=kwargs))
 
     def gather(
         *handles: Submitted | str, return_exceptions: bool = False, timeout: float | None = None
@@ -429,14 +436,21 @@ def register_trigger(*_: Any, **__: Any) -> Any:
     )
 
 
-def _called(name: str, durable: bool) -> dict[str, Any]:
-    if not isinstance(durable, bool):
-        raise Invalid(
-            f"durable={durable!r} is neither True nor False\n"
-            "durable says whether a call is made once for all attempts\n"
-            "try: pass a parameter that has this name by its position"
-        )
-    return dict(zip(("name", "version"), _parse_reference(name), strict=True)) | {"durable": durable}
+_CHOICES = {
+    "durable": "durable says whether a call is made once for all attempts",
+    "abandon": "abandon says whether a child goes on when this execution fails or is cancelled",
+}
+
+
+def _called(name: str, **chosen: bool) -> dict[str, Any]:
+    for option, value in chosen.items():
+        if not isinstance(value, bool):
+            raise Invalid(
+                f"{option}={value!r} is neither True nor False\n"
+                f"{_CHOICES[option]}\n"
+                "try: pass a parameter that has this name by its position"
+            )
+    return dict(zip(("name", "version"), _parse_reference(name), strict=True)) | chosen
 
 
 def _new_event(number: int, given: Any) -> dict[str, Any]:

@@ -57,20 +57,26 @@ class Request(_Frame):
 
 
 class Call(Request, tag="call"):
-    """``durable``: the call belongs to the execution and not to this attempt of it; another one takes its result."""
+    """``durable``: the call belongs to the execution and not to this attempt of it; another one takes its result.
+    ``abandon``: the child goes on when its parent ends without success.
+    """
 
     name: Name
     version: Version
     args: list[Any]
     kwargs: Arguments
     durable: bool = False
+    abandon: bool = False
 
 
 class Submit(Request, tag="submit"):
+    """``abandon`` as in :class:`Call`."""
+
     name: Name
     version: Version
     args: list[Any]
     kwargs: Arguments
+    abandon: bool = False
 
 
 class Gather(Request, tag="gather"):

@@ -50,15 +50,19 @@ class Host(Protocol):
         args: list[Any],
         kwargs: dict[str, Any],
         durable: bool,
+        abandon: bool,
     ) -> Any:
         """Run another function as a child execution, wait, and return its result.
 
         ``input`` is None when the arguments come as ``args`` and ``kwargs``. A ``durable`` one that another attempt has
-        made already is not made again. Raises ``ExecutionFailed``.
+        made already is not made again. One to ``abandon`` goes on when this execution ends without success. Raises
+        ``ExecutionFailed``.
         """
         ...
 
-    def submit(self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def submit(
+        self, name: str, version: int | None, args: list[Any], kwargs: dict[str, Any], abandon: bool
+    ) -> str:
         """Start a child execution and return its id at once."""
         ...
 

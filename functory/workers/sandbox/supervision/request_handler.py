@@ -183,10 +183,18 @@ class RequestHandler:
         match request:
             case Call():
                 return host.call(
-                    request.name, request.version, None, request.args, request.kwargs, request.durable
+                    request.name,
+                    request.version,
+                    None,
+                    request.args,
+                    request.kwargs,
+                    request.durable,
+                    request.abandon,
                 )
             case Submit():
-                return host.submit(request.name, request.version, request.args, request.kwargs)
+                return host.submit(
+                    request.name, request.version, request.args, request.kwargs, request.abandon
+                )
             case Emit():
                 return host.emit(request.type, request.data, request.subject)
             case EmitMany():

@@ -153,7 +153,7 @@ CLOSED: dict[tuple[str, str], tuple[tuple[str, ...], list[str]]] = {
     ("pack import", "system"): (tuple(System), ["pack", "import", WORD, "lost"]),
     ("worker", "--pool"): (tuple(Pool), ["worker", "--pool", WORD]),
     ("doctor", "checks"): (("clock", "secrets"), ["doctor", WORD]),
-    ("verify", "--only"): (("I1", "I29"), ["verify", "--only", WORD]),
+    ("verify", "--only"): (("I1", "I30"), ["verify", "--only", WORD]),
 }
 # What takes any text: names and ids, texts, numbers with a unit, times, expressions, addresses and files; and what has
 # a language of its own, such as NAME=VALUE. A name that is closed in one command is free only in the commands here.

@@ -82,6 +82,14 @@ def test_cancel_all_ends_what_is_open(cli: Cli, world: World) -> None:
     assert states == {"work": "cancelled", "other": "queued"}
 
 
+def test_cancel_of_a_tree_goes_on_after_the_end_of_its_execution(cli: Cli, world: World) -> None:
+    (done,) = failed(world, 1)
+    status, said, _ = cli("cancel", done, "--tree")
+    assert status == 0 and "is failed; everything that it has caused is being cancelled" in said
+    (found,) = world.rows(schema.open_cancel)
+    assert (found["execution_id"], found["whole_tree"]) == (done, True)
+
+
 def test_a_limit_takes_the_newest(cli: Cli, world: World) -> None:
     mine = failed(world, 3)
     cli("replay", "--all", "--limit", "1", "--yes")
@@ -95,6 +103,7 @@ def test_a_limit_takes_the_newest(cli: Cli, world: World) -> None:
         (["retry", "01998c5e-0000-7000-8000-000000000000", "--all"], "an ID and --all"),
         (["retry", "01998c5e-0000-7000-8000-000000000000", "--function", "work"], "--function is only for"),
         (["cancel", "01998c5e-0000-7000-8000-000000000000", "--dry-run"], "--dry-run is only for"),
+        (["cancel", "--all", "--tree"], "--tree is only for"),
         (["replay", "--all", "--timeout", "3"], "--timeout is only for"),
         (["retry", "--all", "--state", "succeeded"], "succeeded"),
         (["retry", "--all", "--since", "2026-01-01T00:00:00"], "no zone"),
