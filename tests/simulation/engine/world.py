@@ -291,9 +291,9 @@ class SimulatedDatabase(Database):
     def _connected(self, *, write: bool = False) -> Any:
         return nullcontext(self._open[write])
 
-    def _begin(self, connection: Connection, *, reading: bool = False) -> Any:
+    def _begin(self, connection: Connection, *, reading: bool = False, snapshot: bool = False) -> Any:
         if not self._direct:
-            return super()._begin(connection, reading=reading)
+            return super()._begin(connection, reading=reading, snapshot=snapshot)
         return Transaction(self.raw, write=connection is self._open[True])
 
     def _number(self) -> int:
