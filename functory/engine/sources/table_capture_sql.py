@@ -81,7 +81,11 @@ def body(
         users=sql.Literal(_FIRST_USER_OID),
         max_bytes=sql.Literal(max_bytes),
         wake=sql.Literal(wake),
-        route_after=sql.Literal(None if route_after is None else route_after.isoformat()),
+        # Migrations look for the text without a wait (migrations/event_queues.py).
+        waits=sql.SQL("" if route_after is None else ", route_after"),
+        until=sql.SQL("")
+        if route_after is None
+        else sql.SQL(", {}::timestamptz").format(sql.Literal(route_after.isoformat())),
         channel=sql.Literal(CHANNEL),
     )
 
@@ -190,7 +194,7 @@ BEGIN
   INSERT INTO {event} (id, type, source, subject, time, data, root_id, depth, chain, state, route_attempts)
     VALUES (id, CASE TG_OP WHEN 'INSERT' THEN 'row.inserted' WHEN 'UPDATE' THEN 'row.updated' ELSE 'row.deleted' END,
       {source}, subject, written_at, data || '}}', id, 0, '[]', 'pending', 0);
-  INSERT INTO {routing_queue} (event_id, route_after) VALUES (id, {route_after}::timestamptz);
+  INSERT INTO {routing_queue} (event_id{waits}) VALUES (id{until});
   IF {wake} THEN PERFORM pg_notify({channel}, 'events'); END IF;
   RETURN NULL;
 END

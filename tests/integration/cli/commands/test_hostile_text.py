@@ -42,7 +42,8 @@ trigger test on-hostile --event {event} | trigger backtest on-hostile --since 1h
 trigger suppressed --events | trigger vectors {vectors}
 schedule list | schedule show nightly | schedule next nightly | schedule ticks nightly
 watch list | watch show inbox | watch files inbox | webhook list | webhook show hook
-source list | source show file inbox | state get hostile {key} | grant list | pack import stackstorm {pack} --dry-run
+source list | source show file inbox | state get hostile {key} | state list hostile | grant list
+pack import stackstorm {pack} --dry-run
 status | verify --patience 1h | doctor | user list | user show ada | login list
 event emit hostile --data {data} --subject {name} --wait
 state set hostile {key} {value} | state delete hostile {key}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from functory.engine.database import schema
+from functory.engine.database import migrations, schema
 from functory.engine.errors import Stale
 from functory.engine.events import store as event_store
 from functory.engine.events.receipts import IncomingEvent
@@ -24,6 +25,7 @@ pytest_plugins = ["tests.support.world"]
 
 # A minute: ten in a window.
 RATE: dict[str, Any] = {"max_per_minute": 1}
+_WAITS = "SELECT route_after FROM routing_queue JOIN event ON event.id = event_id WHERE subject = :subject"
 CONFIGS: dict[str, dict[str, Any]] = {
     "queue": {"queue": "in", "broker": "own"},
     "file": {"path": "/srv/in"},
@@ -176,9 +178,9 @@ def test_a_webhook_says_when_to_send_again_but_only_to_its_sender(world: World) 
     assert send("key").status == 202
 
 
-@pytest.mark.postgres
-@on_postgresql
-def test_changes_of_a_table_become_events_that_wait_for_the_end_of_the_pause(world: World) -> None:
+@pytest.fixture
+def paused_table(world: World) -> Iterator[Shop]:
+    """A captured table whose source the breaker has paused."""
     shop = Shop(world)
     try:
         world.function("ship")
@@ -188,13 +190,33 @@ def test_changes_of_a_table_become_events_that_wait_for_the_end_of_the_pause(wor
         arrive(world, 11, "table", "orders")
         world.route()
         look(world)
-        paused = world.sources.get("table", "orders")
-        assert paused["state"] == "paused"
+        assert world.sources.get("table", "orders")["state"] == "paused"
         shop.sql("INSERT INTO shop.orders VALUES (1, 'a', 1, NULL), (2, 'b', 1, NULL)")
-        assert [row["subject"] for row in shop.events()] == ["shop.orders/1", "shop.orders/2"]
-        assert world.route() == []
-        world.sources.resume("table", "orders")
-        shop.sql("INSERT INTO shop.orders VALUES (3, 'c', 1, NULL)")
-        assert world.route() == [("t", None)] * 3
+        yield shop
     finally:
         shop.close()
+
+
+@pytest.mark.postgres
+@on_postgresql
+def test_changes_of_a_table_become_events_that_wait_for_the_end_of_the_pause(
+    world: World, paused_table: Shop
+) -> None:
+    assert [row["subject"] for row in paused_table.events()] == ["shop.orders/1", "shop.orders/2"]
+    assert world.route() == []
+    world.sources.resume("table", "orders")
+    paused_table.sql("INSERT INTO shop.orders VALUES (3, 'c', 1, NULL)")
+    assert world.route() == [("t", None)] * 3
+
+
+@pytest.mark.postgres
+@on_postgresql
+def test_an_earlier_schema_takes_the_changes_of_a_paused_table(world: World, paused_table: Shop) -> None:
+    migrations.downgrade(world.database, "0011")
+    try:
+        paused_table.sql("INSERT INTO shop.orders VALUES (3, 'c', 1, NULL)")
+        with world.database.read() as tx:
+            (waits,) = tx.execute(sa.text(_WAITS), {"subject": "shop.orders/3"}).scalars()
+    finally:
+        migrations.upgrade(world.database)
+    assert waits is None
