@@ -9,6 +9,7 @@ Long tests (`tests/long.txt`) are left out unless `--long` asks for them. With `
 fails runs again alone.
 """
 
+import asyncio
 import gc
 import logging
 import os
@@ -28,7 +29,7 @@ from functory.engine.telemetry import log_config
 from tests.services.installation import SERVICES
 from tests.services.missing_servers import report, require
 from tests.services.shared import shared
-from tests.support import groups, patience, test_lists
+from tests.support import browser_loop, groups, patience, test_lists
 from tests.support.thoroughness import LEFT_OUT, VARIABLE, amount
 
 if TYPE_CHECKING:
@@ -60,6 +61,14 @@ def _plain_logging() -> Iterator[None]:
     _reset_logging()
     yield
     _reset_logging()
+
+
+@pytest.fixture(autouse=True)
+def _own_drop_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process reports what guards drop once a minute: without this, a test would read in its log what tests before
+    it have dropped."""
+    if metrics := sys.modules.get("functory.triggers.routing.firing_metrics"):
+        monkeypatch.setattr(metrics, "_report", metrics.DropReport())
 
 
 def _reset_logging() -> None:
@@ -240,14 +249,24 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Show the event loop of the browser to tests with a browser only.
+
+    Playwright leaves its loop in the thread as the running one, between its calls too, and a test that starts a loop
+    in this process is refused.
+    """
+    has_browser = "chromium_server" in getattr(item, "fixturenames", ())
+    asyncio._set_running_loop(item.config.stash.get(browser_loop.KEY, None) if has_browser else None)
+    return (yield)
+
+
 TESTS = Path(__file__).parent
 # The seed of all processes of a run.
 SEED = "TESTS_SEED"
 
 # What waits most comes first, so that no process is left with it at the end.
 ORDER = (
-    # One group with one browser, the longest of all.
-    "dashboard",
     "acceptance",
     "chaos",
     "integration/workers/processes",
@@ -312,8 +331,7 @@ def _rank(test: str) -> int:
 
 
 def _group(item: pytest.Item, test: str) -> None:
-    """Keep together what shares something costly: a browser, a deployment of the acceptance suite, or a module's
-    fixture.
+    """Keep together what shares something costly: a deployment of the acceptance suite, or a module's fixture.
 
     Other tests are spread by function, so that the variants of one test follow each other in one process.
     """
@@ -326,10 +344,7 @@ def _group(item: pytest.Item, test: str) -> None:
         for name, found in getattr(item, "_fixtureinfo", _NoFixtures).name2fixturedefs.items()
         if found[-1].scope in ("module", "session", "package", "class") and name not in CHEAP
     }
-    if "chromium_server" in getattr(item, "fixturenames", ()):
-        # One browser, and one server for all pages of a world.
-        item.add_marker(pytest.mark.xdist_group("browser"))
-    elif deployment:
+    if deployment:
         item.add_marker(pytest.mark.xdist_group(str(deployment)))
     elif costly:
         item.add_marker(pytest.mark.xdist_group(file))

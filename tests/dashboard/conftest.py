@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from functory.dashboard.serving import is_built
 from tests.services.missing_servers import leave_out, require
+from tests.support import browser_loop
 from tests.support.dashboard import Deployment, Screen, dashboard_server, launch, seed
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def chromium_server() -> Iterator[Browser]:
+def chromium_server(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """Chromium, shared by the tests of this process."""
     found = require("chromium")
     if not is_built():
@@ -25,7 +27,10 @@ def chromium_server() -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         browser = launch(playwright, found.programs["chromium"])
+        loop = pytestconfig.stash[browser_loop.KEY] = asyncio._get_running_loop()
         yield browser
+        # The last test of the process may have been one without a browser.
+        asyncio._set_running_loop(loop)
         browser.close()
 
 

@@ -62,7 +62,6 @@ def context_screen(world: World, browser: Browser) -> Iterator[Callable[..., Scr
         context = world.deployment.context(browser)
         if script:
             context.add_init_script(script)
-        context.set_default_timeout(15_000)
         made.append(world.deployment.log_in(context))
         return made[-1]
 

@@ -513,6 +513,7 @@ def test_a_file_that_gets_its_name_when_it_is_whole_is_created_then(lite, mode, 
     at = begin(lite, polling=MODES[mode], wait_for_close=True)
     (at / half).write_text("half")
     lite.settled()
+    lite.until(lambda: set(reported[:1]) <= set(lite.reported()), "the half file, where it is reported")
     with (at / half).open("a") as file:
         file.write(" and the rest")
         file.flush()
