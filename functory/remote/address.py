@@ -2,7 +2,8 @@
 
 The address comes from ``FUNCTORY_URL``, else from ``url`` in ``functory.toml``; an empty variable means no server. The
 token comes from ``FUNCTORY_TOKEN``, else from the file that ``functory token store`` has written: never from a command
-line, and never from ``functory.toml``, which is shared.
+line, and never from ``functory.toml``, which is shared. A folder that somebody else made can name any server in its
+``functory.toml``: such a server gets a token that was stored for it, never the one of the environment.
 """
 
 from __future__ import annotations
@@ -29,8 +30,23 @@ def url_of_process() -> str | None:
 
 
 def token_for(url: str) -> str | None:
-    """The token for a server; None without one."""
-    return os.environ.get(TOKEN) or _stored().get(url.rstrip("/"))
+    """The token for a server; None without one.
+
+    Raises :class:`Invalid` where only ``functory.toml`` names the server, and only the environment has a token.
+    """
+    stored = _stored().get(url.rstrip("/"))
+    token = os.environ.get(TOKEN)
+    if not token:
+        return stored
+    if URL in os.environ or url.rstrip("/") != (_url_in_project() or "").rstrip("/"):
+        return token
+    if stored is None:
+        raise Invalid(
+            f"{TOKEN} is not sent to {url}",
+            f"only functory.toml names this server, and a folder can name any server: {URL} names one that you trust",
+            f"{URL}={url} functory …, or functory token store {url}",
+        )
+    return stored
 
 
 def store_token(url: str, token: str | None) -> Path:
@@ -50,9 +66,19 @@ def store_token(url: str, token: str | None) -> Path:
 
 
 def tokens_file() -> Path:
-    """The file with the tokens of this user, by server (XDG base directory specification)."""
+    """The file with the tokens of this user, by server (XDG base directory specification).
+
+    Raises :class:`Invalid` for a user without a home folder.
+    """
     base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "functory" / "tokens.json"
+    try:
+        return Path(base).expanduser() / "functory" / "tokens.json"
+    except RuntimeError:
+        raise Invalid(
+            "this user has no home folder, where its tokens are kept",
+            "HOME is not set, and the user has no entry in the password file",
+            f"set HOME or XDG_CONFIG_HOME; {TOKEN} has a token without a file",
+        ) from None
 
 
 def _stored() -> dict[str, str]:

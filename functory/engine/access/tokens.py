@@ -162,6 +162,12 @@ def _check_within(owner: dict[str, Any], row: dict[str, Any]) -> None:
             "a token has at most the rights of its user",
             f"functory user show {owner['name']}",
         )
+    if row["role"] == "admin" and row["labels"] is not None:
+        raise Invalid(
+            "an admin's token has no labels",
+            "users, settings and the audit belong to the whole installation",
+            "choose a smaller role for it: operator, author or viewer",
+        )
     if owner["labels"] is not None and not set(row["labels"] or ()) <= set(owner["labels"]):
         raise Refused(
             f"{owner['name']} sees less than that",

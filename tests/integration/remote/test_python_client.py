@@ -289,3 +289,24 @@ def _complete(message: bytes) -> bool:
         0,
     )
     return bool(gap) and len(body) >= length
+
+
+def test_a_server_that_only_a_folder_names_never_gets_the_token_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from functory.remote import address
+
+    url = "https://two.example"
+    (tmp_path / "functory.toml").write_text(f'url = "{url}/"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("FUNCTORY_URL", raising=False)
+    monkeypatch.setenv("FUNCTORY_TOKEN", "fnc_environment")
+    with pytest.raises(Invalid, match="FUNCTORY_TOKEN is not sent to https://two") as raised:
+        RemoteFunctory()
+    assert "fnc_environment" not in str(raised.value)
+    assert address.token_for("https://named-in-code.example") == "fnc_environment"
+    address.store_token(url, "fnc_stored")
+    assert address.token_for(url) == "fnc_stored"
+    monkeypatch.setenv("FUNCTORY_URL", url)
+    assert address.token_for(url) == "fnc_environment"

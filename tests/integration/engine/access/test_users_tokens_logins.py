@@ -284,6 +284,14 @@ def test_a_token_lets_in_until_it_expires_or_is_revoked(world: World, users: Use
     )
 
 
+def test_a_token_of_an_admin_is_not_limited_by_labels(users: Users, made: Tokens) -> None:
+    users.create("ada", GOOD, role="admin")
+    for role in (None, "admin"):
+        with pytest.raises(Invalid, match="an admin's token has no labels"):
+            made.create("ada", "ci", role=role, labels=["team:x"])
+    assert made.create("ada", "ci", role="author", labels=["team:x"])["labels"] == ["team:x"]
+
+
 def test_a_token_of_a_disabled_user_is_refused(users: Users, made: Tokens) -> None:
     users.create("ada", GOOD)
     text = made.create("ada", "ci")["token"]
