@@ -148,7 +148,7 @@ async def _stream(ask: Ask, response: httpx.Response, deadline: float) -> Outcom
         for line in lines:
             if problem := answer.feed(line.rstrip("\r")):
                 return Failure("retry", without_key(problem, ask.key), 200, charged=True)
-        if ask.on_text is not None and answer.text and now - shown_at >= PARTIAL_SECONDS:
+        if ask.on_text is not None and now - shown_at >= PARTIAL_SECONDS and answer.text:
             shown_at = now
             ask.on_text(answer.text)
     if rest and (problem := answer.feed(rest)):

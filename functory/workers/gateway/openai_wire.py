@@ -10,6 +10,7 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from functory.engine.agents.call_outcomes import Answer, Failure, Outcome, Usage
@@ -78,7 +79,7 @@ def chat_answer(ask: Ask, payload: Any) -> Outcome:
     message = message if isinstance(message, Mapping) else {}
     content = message.get("content")
     text = content if isinstance(content, str) else ""
-    calls = [_read_call(index, one) for index, one in enumerate(message.get("tool_calls") or [])]
+    calls = [_read_call(index, one) for index, one in enumerate(_objects(message.get("tool_calls")))]
     finish = choices[0].get("finish_reason")
     usage = _usage(payload.get("usage"), ask, text, calls)
     return finished(ask, text, calls, finish if isinstance(finish, str) else "stop", usage)
@@ -144,16 +145,39 @@ def estimate(text: str) -> int:
     return max(1, math.ceil(len(text.encode("utf-8", "surrogatepass")) / _BYTES_OF_A_TOKEN))
 
 
+@dataclass
+class _StreamedCall:
+    """The parts of one call of a tool."""
+
+    id: Any = None
+    name: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+
+    def whole(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "function": {"name": "".join(self.name), "arguments": "".join(self.arguments)},
+        }
+
+
 class StreamedAnswer:
     """Puts the parts of a streamed answer together (server-sent events, one JSON object each)."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._calls: dict[int, _StreamedCall] = {}
         self._finish: str | None = None
         self._usage: Any = None
-        self.text = ""
+        # Parts, and not one text that grows: adding to that copies it each time.
+        self._parts: list[str] = []
         self.bytes = 0
+
+    @property
+    def text(self) -> str:
+        """What has come of the text."""
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0] if self._parts else ""
 
     def feed(self, line: str) -> str | None:
         """Take one line of the stream. Returns what is wrong with it; None when it is as it should be."""
@@ -165,38 +189,45 @@ class StreamedAnswer:
             return None
         try:
             part = json.loads(data, strict=False)
-        except ValueError:
+        except (ValueError, RecursionError):
             return "a part of the stream is not JSON"
         if not isinstance(part, Mapping):
             return "a part of the stream is no object"
         if part.get("error"):
             return f"the stream ended with an error: {str(part['error'])[:300]}"
         self._usage = part.get("usage") or self._usage
-        for choice in part.get("choices") or []:
-            self._take(choice)
+        try:
+            for choice in part.get("choices") or []:
+                self._take(choice)
+        except (AttributeError, TypeError):
+            return "a part of the stream has another form than an answer"
         return None
 
     def _take(self, choice: Mapping[str, Any]) -> None:
+        """Take a choice of a part. Raises AttributeError or TypeError for one of another form."""
         self._finish = choice.get("finish_reason") or self._finish
         delta = choice.get("delta") or {}
         if isinstance(delta.get("content"), str):
-            self.text += delta["content"]
+            self._parts.append(delta["content"])
         for index, call in enumerate(delta.get("tool_calls") or []):
-            known = self._calls.setdefault(
-                call.get("index", index), {"function": {"name": "", "arguments": ""}}
-            )
-            known["id"] = call.get("id") or known.get("id")
+            place = call.get("index", index)
+            if not isinstance(place, int):
+                raise TypeError
+            known = self._calls.setdefault(place, _StreamedCall())
+            known.id = call.get("id") or known.id
             function = call.get("function") or {}
-            for name in ("name", "arguments"):
-                known["function"][name] += function.get(name) or ""
+            for parts, name in ((known.name, "name"), (known.arguments, "arguments")):
+                if text := function.get(name):
+                    parts.append(_text(text))
 
     def outcome(self) -> Outcome:
         """Return the outcome of the whole stream."""
         if self._finish is None:
             return Failure("retry", "the stream ended before the answer did", 200, charged=True)
-        calls = [_read_call(index, self._calls[index]) for index in sorted(self._calls)]
+        calls = [_read_call(index, self._calls[index].whole()) for index in sorted(self._calls)]
         usage = _usage(self._usage, self._ask, self.text, calls)
-        return finished(self._ask, self.text, calls, self._finish, usage)
+        finish = self._finish if isinstance(self._finish, str) else "stop"
+        return finished(self._ask, self.text, calls, finish, usage)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,6 +263,17 @@ def _native_value(schema: Mapping[str, Any], text: str) -> tuple[Any, str | None
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON: {error}"
     return value, json_protocol.check(schema, value)
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError
+    return given
+
+
+def _objects(given: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; none of what a provider sent in its place."""
+    return [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
 
 
 def _read_call(index: int, given: Any) -> dict[str, Any]:
