@@ -89,7 +89,7 @@ class Schedules:
                 'function="report", input={"day": "{{ event.data.local_time }}"}',
             )
         # Before anything is written: a schedule that is refused leaves no trigger behind.
-        made = self._validated_config(config)
+        self._validated_config(config)
         _check_name(name)
         saved: dict[str, Any] = {"created": False, "warnings": []}
         if function is not None:
@@ -98,7 +98,7 @@ class Schedules:
         row = self._engine.sources.save(
             KIND,
             name,
-            made.model_dump(mode="json", exclude_none=True),
+            config,
             author=self._author,
             expected_version=expected_version,
         )

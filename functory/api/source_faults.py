@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from functory.engine.errors import FunctoryError
+from functory.engine.serialization import combining_marks
 
 _LINE = re.compile(r"\bline (\d+)\b")
 
@@ -18,6 +19,8 @@ def fault(error: FunctoryError, source: str | None) -> dict[str, Any]:
 
 
 def _place(error: FunctoryError, source: str | None) -> tuple[int | None, int | None]:
+    if combining_marks.has_too_many(source or ""):
+        return None, None
     try:
         ast.parse(source or "")
     except SyntaxError as wrong:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import ExpectedVersion, Yes, command_group, confirm, option
+from functory.cli.command_group import ExpectedVersion, MaxPerMinute, Yes, command_group, confirm, option
 from functory.cli.input import values
 from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import SourceNoun, source_verbs
@@ -68,6 +68,7 @@ def add(
     ] = None,
     start: Annotated[str | None, option("First possible date and time.")] = None,
     end: Annotated[str | None, option("Last possible date and time.")] = None,
+    max_per_minute: MaxPerMinute = None,
     expected_version: ExpectedVersion = None,
     json: AsJson = False,
     quiet: Quiet = False,
@@ -88,6 +89,7 @@ def add(
         "anchor": anchor,
         "start": start,
         "end": end,
+        "max_per_minute": max_per_minute,
     }
     with session.engine(create=True) as engine:
         row = engine.schedules.save(
@@ -255,6 +257,7 @@ def _draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
             "time zone": row["timezone"],
             "between": " and ".join(config[bound] for bound in ("start", "end") if bound in config) or None,
             "jitter": config.get("jitter"),
+            "events a minute": config.get("max_per_minute"),
             "function": row["function"],
             "input": row["trigger"]["definition"]["input"] if row["trigger"] else None,
             "data": config.get("data"),

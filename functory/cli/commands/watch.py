@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import ExpectedVersion, command_group, option
+from functory.cli.command_group import ExpectedVersion, MaxPerMinute, command_group, option
 from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import SourceNoun, source_verbs
 from functory.terminal import console
@@ -76,6 +76,7 @@ def add(
             help="Accept a path that does not exist here: it appears later, or only on the watcher's machine.",
         ),
     ] = False,
+    max_per_minute: MaxPerMinute = None,
     expected_version: ExpectedVersion = None,
     json: AsJson = False,
     quiet: Quiet = False,
@@ -96,6 +97,7 @@ def add(
         "initial": initial,
         "max_hash_bytes": max_hash_bytes,
         "must_exist": False if missing else None,
+        "max_per_minute": max_per_minute,
     }
     with session.engine(create=True) as engine:
         row = engine.sources.save(
@@ -131,6 +133,7 @@ def table(
     no_wake: Annotated[
         bool, typer.Option("--no-wake", help="Send no NOTIFY: the next poll finds the events.")
     ] = False,
+    max_per_minute: MaxPerMinute = None,
     json: AsJson = False,
 ) -> None:
     """Write an event for each changed row of a table, in the same transaction as the change (PostgreSQL)."""
@@ -143,6 +146,7 @@ def table(
         "key": _split_names(key),
         "max_bytes": None if max_bytes is None else written_quantities.size(max_bytes, "--max-bytes"),
         "wake": False if no_wake else None,
+        "max_per_minute": max_per_minute,
     }
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}
     with session.engine(create=True) as engine:

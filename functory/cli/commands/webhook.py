@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from functory.cli import session
-from functory.cli.command_group import command_group, option
+from functory.cli.command_group import MaxPerMinute, command_group, option
 from functory.cli.input import flow_control, values
 from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import SourceNoun, source_verbs
@@ -77,6 +77,7 @@ def add(
     rate: Annotated[
         str | None, option("Maximum number of events in a period; further requests get 429: 100/1m.")
     ] = None,
+    max_per_minute: MaxPerMinute = None,
     file: Annotated[
         str | None, option("Whole configuration: JSON text, @file, or - for stdin.", "--config")
     ] = None,
@@ -108,6 +109,7 @@ def add(
         "headers": keep,
         "max_bytes": None if max_bytes is None else written_quantities.size(max_bytes, "--max-bytes"),
         "rate": None if rate is None else flow_control.parse_rate(rate, "--rate"),
+        "max_per_minute": max_per_minute,
     }
     config = values.read_json_object(file, "--config") if file is not None else {}
     config |= {field: value for field, value in fields.items() if value is not None}

@@ -1,6 +1,8 @@
 """The in-memory transport of embedded deployments: kombu's own, whose consumers are woken by a message.
 
-kombu's consumers of this transport sleep between two looks, so each message would wait for half of that time.
+kombu's consumers of this transport sleep between two looks, so each message would wait for half of that time. And
+kombu looks whether a queue, an exchange or a binding exists before it makes one: of two threads that declare the same
+queue, the second replaces the first one's queue together with the messages in it.
 """
 
 from __future__ import annotations
@@ -10,17 +12,39 @@ import time
 from queue import Empty
 from typing import Any
 
-from kombu.transport import memory
+from kombu.transport import memory, virtual
 
 # As Celery's setting broker_transport and kombu's parameter take it.
 TRANSPORT = f"{__name__}:Transport"
 
 _arrived = threading.Condition()
 _count = 0
+# Held while a queue, an exchange or a binding is looked for and made.
+_declaring = threading.Lock()
 
 
 class Channel(memory.Channel):
-    """A channel that wakes consumers."""
+    """A channel that wakes consumers, for any number of threads that declare the same queues."""
+
+    def exchange_declare(self, *args: Any, **options: Any) -> None:
+        with _declaring:
+            super().exchange_declare(*args, **options)
+
+    def queue_bind(self, *args: Any, **options: Any) -> None:
+        with _declaring:
+            super().queue_bind(*args, **options)
+
+    def close(self) -> None:
+        # kombu's own walks through the queues of the process, and fails when another thread makes one meanwhile.
+        virtual.Channel.close(self)
+
+    def _new_queue(self, queue: str, **options: Any) -> None:
+        with _declaring:
+            super()._new_queue(queue, **options)
+
+    def _queue_for(self, queue: str) -> Any:
+        with _declaring:
+            return super()._queue_for(queue)
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         global _count

@@ -59,11 +59,13 @@ class Sources:
         name: str,
         config: Mapping[str, Any],
         *,
+        keep: Collection[str] = (),
         author: str = "",
         expected_version: int | None = None,
         hook: Hook | None = None,
     ) -> dict[str, Any]:
         """Save a checked configuration under ``name``. An equal one changes nothing. Returns the row and ``created``.
+        The fields ``keep`` of the stored configuration stay.
 
         Raises :class:`Invalid` for a wrong name, :class:`Conflict` when ``expected_version`` is not the current one.
         """
@@ -84,6 +86,11 @@ class Sources:
                     f"you expected version {expected_version}, it is {current or 'gone'}",
                     current=current,
                 )
+            if row is not None and alive:
+                config = {
+                    **config,
+                    **{field: row["config"][field] for field in keep if field in row["config"]},
+                }
             if row is not None and alive and row["config"] == config:
                 return row | {"created": False}
             values = {

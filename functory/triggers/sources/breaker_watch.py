@@ -45,7 +45,7 @@ class SourceBreakerWatch(Service):
 
     def _limit(self, one: source_breaker.BusySource) -> int:
         default = 0 if one.kind in _WITHOUT_DEFAULT else self._default
-        own = one.config.get("max_per_minute")
+        own = one.config.get(registry.RATE)
         return default if own is None else own
 
     def _pause(self, one: source_breaker.BusySource, per_minute: int) -> None:

@@ -20,6 +20,8 @@ from functory.engine.validation_messages import describe_faults
 from functory.triggers.sources.plugin import SourcePlugin
 
 GROUP = "functory.sources"
+# The field of every configuration that the breaker reads.
+RATE = "max_per_minute"
 
 # In the class below ``list`` is a method.
 _Rows = list[dict[str, Any]]
@@ -86,7 +88,7 @@ class Registry:
         expected_version: int | None = None,
     ) -> dict[str, Any]:
         """Check and store a source. Returns its row as :meth:`get` does, and ``created``. Raises :class:`Invalid`,
-        :class:`Conflict`."""
+        :class:`Conflict`. The stored rate stays, unless ``config`` names one, or None for that of the settings."""
         plugin = find_plugin(kind)
         made = parse_config(plugin, config)
         plugin.check(made)
@@ -95,6 +97,8 @@ class Registry:
             kind,
             name,
             made.model_dump(mode="json", exclude_none=True),
+            # The caller that saves a source again rarely knows that its rate was set by another one.
+            keep={RATE} - set(config),
             author=author,
             expected_version=expected_version,
             hook=change_hook(plugin),

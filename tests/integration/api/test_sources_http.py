@@ -104,6 +104,23 @@ def test_a_schedule_is_fired_by_hand(api: ApiClient, engine: Functory) -> None:
     api.post("/sources/schedule/nightly:trigger", {"overlap": "whatever"}, status=400)
 
 
+@pytest.mark.parametrize(
+    ("path", "config"), [("webhook/github", HOOK), ("schedule/nightly", {"cron": "30 2 * * *"})]
+)
+def test_a_stored_rate_stays_until_another_one_or_none_is_saved(
+    api: ApiClient, path: str, config: dict[str, object]
+) -> None:
+    def save(**more: object) -> object:
+        made = api.answer("PUT", f"/sources/{path}", {"config": config | more}).json()
+        return made["config"].get("max_per_minute")
+
+    assert [save(max_per_minute=5), save(), save(max_per_minute=0), save()] == [5, 5, 0, 0]
+    assert [save(max_per_minute=None), save()] == [None, None]
+    save(max_per_minute=5)
+    api.send("DELETE", f"/sources/{path}", status=204)
+    assert save() is None, "a source of its own"
+
+
 def test_other_kinds_are_saved_paused_and_resumed_by_the_same_routes(api: ApiClient) -> None:
     made = api.put("/sources/webhook/github", {"config": HOOK}, status=201)
     assert made["url"].endswith("/webhooks/github")

@@ -12,6 +12,7 @@ from kombu.entity import Queue as KombuQueue
 from kombu.messaging import Consumer
 
 from functory.engine.events import exchange as event_exchange
+from functory.engine.events import memory_transport
 from functory.engine.sources.store import KEEP_CURSOR
 from functory.triggers.sources.plugin import SourceContext
 from functory.triggers.sources.queues.config import QueueConfig
@@ -44,6 +45,8 @@ class KombuConsumer:
         channel: Any = self._connection.channel()
         self._channel = channel
         channel.Message = _without_decompression(channel.Message)
+        # kombu's broker in memory drops what was not acknowledged; others put it back, whatever this says.
+        channel.do_restore = True
         arguments: dict[str, Any] = {}
         if config.stream is not None:
             cursor = self._context.cursor
@@ -104,9 +107,11 @@ class KombuConsumer:
 
 def connect(url: str) -> Connection:
     """A connection that detects a broker that no longer answers."""
-    more: dict[str, Any] = (
-        {} if url.startswith(("redis", "memory")) else {"connect_timeout": 5, "heartbeat": HEARTBEAT_SECONDS}
-    )
+    more: dict[str, Any] = {}
+    if url.startswith("memory"):
+        more["transport"] = memory_transport.TRANSPORT
+    elif not url.startswith("redis"):
+        more |= {"connect_timeout": 5, "heartbeat": HEARTBEAT_SECONDS}
     return Connection(url, transport_options=event_exchange.transport_options(url), **more)
 
 

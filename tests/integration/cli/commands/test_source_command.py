@@ -135,6 +135,26 @@ def test_what_cannot_be_is_refused_with_the_reason(
     assert said in beside
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["watch", "add", "in", "inbox", "--missing"],
+        ["webhook", "add", "in", "--auth", "none", "--allow-unauthenticated"],
+        ["schedule", "add", "in", "--every", "1h"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_rate_is_saved_shown_and_kept(cli: Cli, arguments: list[str]) -> None:
+    saved = [*arguments, "--max-per-minute", "60000", "--json"]
+    assert cli(*saved)[1]["config"]["max_per_minute"] == 60_000
+    status, row, _ = cli(*arguments, "--json")
+    assert (status, row["version"], row["config"]["max_per_minute"]) == (0, 1, 60_000)
+    assert "60000" in cli(arguments[0], "show", "in")[1]
+    assert cli(*arguments, "--max-per-minute", "0", "--json")[1]["config"]["max_per_minute"] == 0
+    status, _, said = cli(*arguments, "--max-per-minute", "-1")
+    assert (status, "max_per_minute" in said) == (2, True)
+
+
 @pytest.mark.postgres
 def test_a_table_is_watched(cli: Cli, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
@@ -146,12 +166,13 @@ def test_a_table_is_watched(cli: Cli, postgres_url: str, monkeypatch: pytest.Mon
     with psycopg.connect(plain, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, card text)")
         status, row, _ = cli(
-            "watch", "table", "orders", "--table", "orders", "--events", "insert, delete", "--exclude", "card", "--json"
+            "watch", "table", "orders", "--table", "orders", "--events", "insert, delete", "--exclude", "card",
+            "--max-per-minute", "60000", "--json"
         )  # fmt: skip
         assert status == 0
         assert row["config"] == {
             "table": "orders", "events": ["insert", "delete"], "exclude": ["card"], "max_bytes": 1_048_576,
-            "wake": True,
+            "wake": True, "max_per_minute": 60_000,
         }  # fmt: skip
         connection.execute("INSERT INTO orders VALUES (1, 'secret')")
     _, (event,), _ = cli("event", "list", "--type", "row.inserted", "--full", "--json")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu.connection import Connection
+from kombu.entity import Exchange, Queue
+from kombu.messaging import Producer
 
 from functory.engine.events.memory_transport import TRANSPORT
 from tests.support.patience import patient
@@ -51,3 +55,46 @@ def test_messages_of_others_do_not_end_the_wait(connection: Connection) -> None:
     other.put("not for you")
     with pytest.raises(queue.Empty):
         queue.get(timeout=0.05)
+
+
+@pytest.fixture
+def eager_switches() -> Iterator[None]:
+    """Threads take turns after a few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("exchange", ["", "topic"])
+def test_two_threads_that_declare_the_same_lose_no_message(exchange: str) -> None:
+    rounds = 500
+    names = [f"q-{uuid.uuid4().hex}" for _ in range(rounds)]
+    both = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def publish() -> None:
+        try:
+            for name in names:
+                with Connection("memory://localhost/", transport=TRANSPORT) as own:
+                    channel: Any = own.channel()
+                    made = Exchange(f"x-{name}", type=exchange) if exchange else None
+                    queue = Queue(name, exchange=made, routing_key=name)
+                    both.wait(patient(60))
+                    queue(channel).declare()
+                    Producer(channel, exchange=made, routing_key=name).publish(name)
+        except BaseException as error:
+            failures.append(error)
+            both.abort()
+
+    threads = [threading.Thread(target=publish) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(patient(120))
+    assert not failures
+    with Connection("memory://localhost/", transport=TRANSPORT) as found:
+        channel: Any = found.channel()
+        counts = [channel.queue_declare(name, passive=True).message_count for name in names]
+    assert counts == [2] * rounds

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 from kombu.messaging import Producer
 
@@ -22,6 +21,7 @@ from functory.engine.errors import Invalid
 from functory.engine.events.lineage_tokens import HEADER, TRACESTATE, LineageTokens
 from functory.engine.events.messages import CONTENT_TYPE, message_of
 from functory.engine.maintenance.invariants import verify
+from functory.triggers.sources.queues.kombu_consumer import connect
 from functory.triggers.sources.queues.plugin import QueueSource
 from tests.support.source_world import Kept, keeping
 from tests.support.world import World, on_sqlite
@@ -64,7 +64,7 @@ def publish(row: dict[str, Any], queue: str, exchange: str = "", **more: Any) ->
     """Put the message of an event onto a queue, as an exchange of this name would."""
     message = message_of(row)
     given = {"content_type": CONTENT_TYPE, "content_encoding": "utf-8", "message_id": message.id} | more
-    with Connection("memory://") as connection:
+    with connect("memory://") as connection:
         channel: Any = connection.channel()
         if exchange:
             made = Exchange(exchange, type="topic", durable=True)

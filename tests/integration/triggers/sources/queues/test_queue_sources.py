@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from kombu.entity import Exchange, Queue
 from kombu.messaging import Producer
 
 from functory.engine.database import schema
-from functory.engine.errors import Invalid
+from functory.engine.errors import Invalid, Unavailable
+from functory.engine.sources.store import Sources
+from functory.triggers.sources.queues.kombu_consumer import connect
 from functory.triggers.sources.queues.plugin import QueueSource as QueueKind
 from tests.services.tcp_proxy import Door
 from tests.support.processes import Roles
@@ -143,6 +146,26 @@ def test_poison_is_rejected_and_reported_and_never_blocks_the_queue(world: World
             assert "too large" in rejected["p5"]
             wait_for(lambda: "was rejected" in problem(world), "the problem")
             wait_for(lambda: dead.queue_declare(passive=True).message_count == 5, "the dead letters")
+
+
+def test_a_message_in_memory_whose_transaction_failed_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [Unavailable("the database does not answer")]
+    written = Sources.ingest
+
+    def ingest(self: Sources, *given: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return written(self, *given, **named)
+
+    monkeypatch.setattr(Sources, "ingest", ingest)
+    queue = f"q{uuid.uuid4().hex}"
+    world.sources.save("queue", "orders", {"broker": "own", "queue": queue, "declare": True})
+    with reading(world) as kept, connect("memory://") as connection:
+        send(Producer(connection.channel(), routing_key=queue), 1)
+        kept.until(lambda: numbers(world) == [1], "the event")
+    assert failures == []
 
 
 def test_what_was_put_into_redis_by_hand_does_not_stop_the_source(
