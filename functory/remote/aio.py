@@ -474,10 +474,19 @@ class AsyncExecutions:
         return await self._threads.run(lambda: self._sync.input(id))
 
     async def logs(
-        self, id: str, /, *, after: str | None = None, tail: int | None = None, limit: int | None = None
+        self,
+        id: str,
+        /,
+        *,
+        after: str | None = None,
+        tail: int | None = None,
+        limit: int | None = None,
+        fence: int | None = None,
     ) -> list[rows.LogLine]:
         """What the execution has printed and logged, in its order."""
-        return await self._threads.run(lambda: self._sync.logs(id, after=after, tail=tail, limit=limit))
+        return await self._threads.run(
+            lambda: self._sync.logs(id, after=after, tail=tail, limit=limit, fence=fence)
+        )
 
     async def replay(
         self, id: str, /, *, latest: bool | UnsetType = UNSET, idempotency_key: str | None = None
@@ -731,6 +740,12 @@ class AsyncFunctions:
     async def modules(self, name: str, number: int, /) -> dict[str, str]:
         """The texts of the modules of one's own of a version, by dotted name."""
         return await self._threads.run(lambda: self._sync.modules(name, number))
+
+    async def rename(
+        self, name: str, /, *, to: str, alias: bool | UnsetType = UNSET, dry_run: bool | UnsetType = UNSET
+    ) -> rows.RenameReport:
+        """Give a function a new name. The former one stays with its executions: disabled, or as an alias that calls the new one. Refused while something uses the former name, unless ``alias``."""
+        return await self._threads.run(lambda: self._sync.rename(name, to=to, alias=alias, dry_run=dry_run))
 
     async def rollback(
         self,

@@ -500,14 +500,21 @@ class Executions:
         return self._sender.one(Any, "GET", f"/executions/{quoted(id)}/input")
 
     def logs(
-        self, id: str, /, *, after: str | None = None, tail: int | None = None, limit: int | None = None
+        self,
+        id: str,
+        /,
+        *,
+        after: str | None = None,
+        tail: int | None = None,
+        limit: int | None = None,
+        fence: int | None = None,
     ) -> list[rows.LogLine]:
         """What the execution has printed and logged, in its order."""
         return self._sender.one(
             list[rows.LogLine],
             "GET",
             f"/executions/{quoted(id)}/logs",
-            query={"after": after, "tail": tail, "limit": limit},
+            query={"after": after, "tail": tail, "limit": limit, "fence": fence},
         )
 
     def replay(
@@ -782,6 +789,17 @@ class Functions:
         """The texts of the modules of one's own of a version, by dotted name."""
         return self._sender.one(
             dict[str, str], "GET", f"/functions/{quoted(name)}/versions/{quoted(number)}/modules"
+        )
+
+    def rename(
+        self, name: str, /, *, to: str, alias: bool | UnsetType = UNSET, dry_run: bool | UnsetType = UNSET
+    ) -> rows.RenameReport:
+        """Give a function a new name. The former one stays with its executions: disabled, or as an alias that calls the new one. Refused while something uses the former name, unless ``alias``."""
+        return self._sender.one(
+            rows.RenameReport,
+            "POST",
+            f"/functions/{quoted(name)}:rename",
+            body=given(alias=alias, dry_run=dry_run, to=to),
         )
 
     def rollback(

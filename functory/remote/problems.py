@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from functory.engine import problem_advice
 from functory.engine.errors import (
     Conflict,
     FunctoryError,
@@ -32,6 +33,8 @@ def error_of(status: int, members: Mapping[str, Any], server: str) -> FunctoryEr
     if isinstance(faults := members.get("errors"), list):
         why = "\n".join([why, *filter(None, map(_fault, faults))]) if why else "\n".join(map(_fault, faults))
     what = what or f"{server} answered with status {status}"
+    if try_ == problem_advice.of_status(status):
+        try_ = ""
     if status == _NEEDS_LOGIN and not try_:
         try_ = "functory token store URL, or set FUNCTORY_TOKEN"
     if kind is VersionChanged:

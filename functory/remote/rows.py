@@ -1242,6 +1242,14 @@ class ModelTests(msgspec.Struct, frozen=True, kw_only=True):
     tests: list[ModelTest]
 
 
+class NameUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What uses the name of a function: its kind and name, or the number of them."""
+
+    how: str
+    kind: str
+    name: str
+
+
 class NeedsYou(msgspec.Struct, frozen=True, kw_only=True):
     """Something that waits for a person: how many, in words, and the page of the dashboard that shows them."""
 
@@ -1335,6 +1343,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     bar: Numbers
     failing: list[Failing]
+    is_new: bool
     needs_you: list[NeedsYou]
     series: Series
     stopped: list[Stopped]
@@ -1536,6 +1545,19 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
     """Replaces a value that needs a right which the caller has not."""
 
     redacted: str
+
+
+class RenameReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rename does, or would do: ``uses`` are refused without an alias, ``obstacles`` always."""
+
+    alias_version: int | None
+    former: str
+    is_refused: bool
+    name: str
+    obstacles: list[str]
+    uses: list[NameUse]
+    version: int
+    versions: int
 
 
 class RenderedInput(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -246,6 +247,19 @@ def rollback(
         author=caller.name,
     )
     return get(name, response, engine, caller)
+
+
+@router.post("/{name}:rename", operation_id="functions.rename", response_model=rows.RenameReport)
+def rename(name: str, body: rows.Rename, engine: Engine, caller: Author) -> dict[str, Any]:
+    """Give a function a new name. The former one stays with its executions: disabled, or as an alias that calls the
+    new one. Refused while something uses the former name, unless ``alias``.
+    """
+    listing.labels_of(engine.database, name, caller.labels)
+    listing.check_changeable(engine.database, body.to, caller.labels)
+    report = engine.functions.rename(
+        name, body.to, alias=body.alias, dry_run=body.dry_run, author=caller.name, scope=caller.labels
+    )
+    return asdict(report) | {"is_refused": report.is_refused}
 
 
 @router.post("/{name}:disable", operation_id="functions.disable", response_model=rows.Function)

@@ -165,6 +165,27 @@ class Dependent(Row):
     name: str
 
 
+class NameUse(Row):
+    """What uses the name of a function: its kind and name, or the number of them."""
+
+    kind: Literal["function", "trigger", "agent", "run", "execution", "use"]
+    name: str
+    how: str
+
+
+class RenameReport(Row):
+    """What a rename does, or would do: ``uses`` are refused without an alias, ``obstacles`` always."""
+
+    former: str
+    name: str
+    version: int
+    versions: int
+    alias_version: int | None
+    uses: list[NameUse]
+    obstacles: list[str]
+    is_refused: bool
+
+
 class ActivationRow(Row):
     """A time in which a version was active. The current one has no end."""
 
@@ -381,6 +402,16 @@ class Rollback(Body):
     from_version: Number | None = None
     force: bool = False
     keep_mark: bool = False
+
+
+class Rename(Body):
+    """The new name of a function."""
+
+    to: str = Field(max_length=200)
+    alias: bool = Field(
+        default=False, description="Let the former name call the new one, so that what uses it goes on."
+    )
+    dry_run: bool = Field(default=False, description="Only report; write nothing.")
 
 
 class MarkVersion(Body):

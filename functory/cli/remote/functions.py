@@ -104,6 +104,12 @@ class Functions(Part):
         """Stop new executions."""
         self._server.functions.disable(name)
 
+    def rename(
+        self, name: str, new: str, *, alias: bool = False, dry_run: bool = False, author: str = ""
+    ) -> rows.RenameReport:
+        """Give a function a new name, or report what that would do."""
+        return self._server.functions.rename(name, to=new, alias=alias, dry_run=dry_run)
+
     def delete(self, name: str, *, force: bool = False, author: str = "") -> None:
         """Delete a function."""
         self._server.functions.delete(name, force=force)

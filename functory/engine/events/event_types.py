@@ -59,6 +59,7 @@ DATA_FIELDS: Mapping[str, frozenset[str] | None] = {
     "canary.rolled_back": _CANARY | {"moved"},
     "canary.stopped": _CANARY,
     "function.disabled": _FUNCTION,
+    "function.renamed": _FUNCTION | {"renamed_to", "alias_version"},
     "function.deleted": _FUNCTION | {"forced"},
     "function.described": frozenset({"function", "key", "author", "removed"}),
     "function.granted": _GRANT,

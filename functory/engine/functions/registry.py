@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access.scopes import Scope
 from functory.engine.database import counters
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import function, function_version
@@ -34,6 +35,7 @@ from functory.engine.functions import rollback as rollback_rules
 from functory.engine.functions.activation import Change
 from functory.engine.functions.declaration import Inspect
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolve
+from functory.engine.functions.rename import RenameReport, Renames
 from functory.engine.functions.save import Propose, SaveRequest, Saves
 from functory.engine.functions.source import parser
 from functory.engine.settings import Settings
@@ -52,6 +54,7 @@ class Functions:
         self._database = database
         self._resolve = resolve
         self._saves = Saves(database, inspect, settings, resolve)
+        self._renames = Renames(database)
 
     def save(
         self,
@@ -376,6 +379,25 @@ class Functions:
             )
             data = {"function": name, "version": row["active"], "author": author, "forced": bool(users)}
             function_events.append(tx, "function.deleted", name, data, cause)
+
+    def rename(
+        self,
+        name: str,
+        new: str,
+        *,
+        alias: bool = False,
+        dry_run: bool = False,
+        author: str = "",
+        scope: Scope = None,
+    ) -> RenameReport:
+        """Give a function a new name: a function ``new`` has all versions, and ``name`` stays with what has happened,
+        disabled (:mod:`functory.engine.functions.rename`). With ``alias`` it has a version that calls the new one.
+
+        With ``dry_run`` nothing is written, and the report says what would be refused. ``scope`` is that of the caller:
+        the report names no use outside of it. Raises :class:`NotFound`, :class:`Invalid` for a source that cannot have
+        the new name, and :class:`Conflict` for a name that is taken, and while ``name`` is used.
+        """
+        return self._renames.rename(name, new, alias=alias, dry_run=dry_run, author=author, scope=scope)
 
     def build_environment(
         self, name: str, number: int | None = None, *, author: str = "", again: bool = True

@@ -177,6 +177,59 @@ def test_a_function_that_others_use_is_deleted_only_by_force(api: ApiClient, eng
     api.get("/functions/add", status=404)
 
 
+def test_a_renamed_function_runs_by_both_names_with_an_alias(api: ApiClient, engine: Functory) -> None:
+    """The alias converts its input as before, and passes values without a JSON form within the process."""
+    engine.functions.save(
+        "from datetime import date\n\n"
+        "def later(day: date, days: int = 1):\n"
+        "    from datetime import timedelta\n"
+        "    return later(day + timedelta(days=1), days - 1) if days else day\n"
+    )
+    engine.functions.save(
+        "from datetime import date\n\ndef week():\n    return later(date(2026, 1, 1), 7).year\n",
+        dependencies=["later"],
+    )
+    assert engine.call("later", "2026-01-31") == "2026-02-01"
+    refused = api.post("/functions/later:rename", {"to": "day_after"}, status=409)
+    assert refused["detail"] == "it is used by function week"
+    wanted = api.post("/functions/later:rename", {"to": "day_after", "dry_run": True})
+    assert wanted["is_refused"] is True
+    assert wanted["uses"] == [{"kind": "function", "name": "week", "how": ""}]
+    api.get("/functions/day_after", status=404)
+    done = api.post("/functions/later:rename", {"to": "day_after", "alias": True})
+    assert (done["name"], done["version"], done["alias_version"], done["is_refused"]) == (
+        "day_after",
+        1,
+        2,
+        False,
+    )
+    for name in ("later", "day_after"):
+        assert engine.call(name, "2026-01-31", days=2) == "2026-02-02"
+    assert engine.call("week") == 2026
+    assert api.get("/functions/later/dependents") == [{"kind": "function", "name": "week"}]
+
+
+def test_every_version_of_a_renamed_function_runs(api: ApiClient, engine: Functory) -> None:
+    saved(api)
+    api.put("/functions/add", {"source": OTHER}, status=201)
+    assert api.post("/functions/add:rename", {"to": "plus"})["versions"] == 2
+    assert [engine.call(f"plus@{number}", 1, 2) for number in (1, 2)] == [{"sum": 3}] * 2
+    assert engine.call("plus", 1, 2, 3) == {"sum": 6}
+    assert api.get("/functions/add")["state"] == "disabled"
+
+
+def test_a_caller_with_labels_renames_to_no_name_of_others(api: ApiClient) -> None:
+    saved(api, "mine")
+    saved(api, "theirs")
+    api.post("/functions/mine:labels", {"add": ["team:a"]})
+    with api.as_("author", labels=["team:a"]):
+        api.post("/functions/theirs:rename", {"to": "other"}, status=404)
+        refused = api.post("/functions/mine:rename", {"to": "theirs"}, status=403)
+        assert "not yours" in refused["title"]
+        api.post("/functions/mine:rename", {"to": "ours"})
+        assert api.get("/functions/ours")["labels"] == ["team:a"]
+
+
 def test_a_caller_with_labels_neither_sees_nor_changes_other_functions(api: ApiClient) -> None:
     saved(api, "mine")
     saved(api, "theirs")
@@ -203,7 +256,9 @@ def test_only_an_author_changes_functions(api: ApiClient, role: str) -> None:
         assert api.get("/functions/add")["name"] == "add"
         refused = api.put("/functions/add", {"source": OTHER}, status=403)
         assert refused["needs"] == "author"
-        for action, body in (("check", {"source": ADD}), ("disable", None), ("rollback", {})):
+        for action, body in (
+            ("check", {"source": ADD}), ("disable", None), ("rollback", {}), ("rename", {"to": "b"}),
+        ):  # fmt: skip
             assert api.post(f"/functions/add:{action}", body, status=403)["needs"] == "author"
 
 

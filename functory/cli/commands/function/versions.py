@@ -1,4 +1,4 @@
-"""Verbs of ``functory function`` about versions: diff, versions, activate, rollback, history, mark, disable.
+"""Verbs of ``functory function`` about versions: diff, versions, activate, rollback, history, mark, disable, rename.
 
 :mod:`functory.cli.commands.function.crud` registers them.
 """
@@ -16,6 +16,7 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
     from functory.client import Functory
+    from functory.engine.functions.rename import RenameReport
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]
 Force = Annotated[
@@ -207,6 +208,61 @@ def enable(name: Name, json: AsJson = False) -> None:
     _print_result(f"{name} is enabled, v{row['number']} is active", json_fields.function(row), json)
 
 
+def rename(
+    name: Name,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", show_default=False)],
+    alias: Annotated[
+        bool,
+        typer.Option("--alias", help="Let the former name call the new one, so that what uses it goes on."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what uses the name; write nothing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Give a function a new name, with all its versions. The former name stays with its executions, disabled."""
+    with session.engine() as engine:
+        report = engine.functions.rename(name, new, alias=alias, dry_run=dry_run, author=engine.author)
+    out = CommandOutput(json=json)
+    if json:
+        uses = [{"kind": use.kind, "name": use.name, "how": use.how} for use in report.uses]
+        out.value(
+            {
+                "former": report.former,
+                "name": report.name,
+                "version": report.version,
+                "versions": report.versions,
+                "alias_version": report.alias_version,
+                "uses": uses,
+                "obstacles": [*report.obstacles],
+                "is_refused": report.is_refused,
+                "dry_run": dry_run,
+            }
+        )
+        return
+    _print_rename(out, report, dry_run)
+
+
+def _print_rename(out: CommandOutput, report: RenameReport, dry_run: bool) -> None:
+    former, new = report.former, report.name
+    if not dry_run:
+        out.styled((f"{new} is the new name of {former}, v{report.version} is active", ""))
+        if report.alias_version is None:
+            console.note(f"{former} is disabled and keeps its executions")
+        else:
+            console.note(f"{former} v{report.alias_version} is an alias: it calls {new}")
+        return
+    for use in report.uses:
+        out.text(f"{former} is used by {use.kind} {use.name}" + (f" ({use.how})" if use.how else ""))
+    for obstacle in report.obstacles:
+        out.text(obstacle)
+    if report.is_refused:
+        hint = "" if report.obstacles else ", without --alias"
+        out.text(f"the rename to {new} would be refused{hint}; nothing was written")
+    else:
+        out.text(f"{former} would be renamed to {new}, with {report.versions} versions; nothing was written")
+
+
 def _reference(name: str, number: int | None) -> tuple[str, int]:
     """Return the name and the version number of ``NAME@N``, or of ``NAME`` and ``N``."""
     from functory.engine.errors import Invalid
@@ -240,4 +296,5 @@ VERBS = (
     (mark, "functory function mark parse@2 bad --reason 'loses rows'"),
     (disable, "functory function disable parse"),
     (enable, "functory function enable parse"),
+    (rename, "functory function rename parse parse_file --dry-run"),
 )

@@ -13,6 +13,7 @@ from functory.engine.access import host_grants
 from functory.engine.access.path_grants import inside
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.capabilities import ALWAYS_GRANTED_PATHS, modules_of
+from functory.engine.serialization import combining_marks
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 # The host and port of a URL, and what follows so that they are whole.
@@ -158,6 +159,8 @@ def url_host(start: str, whole: bool) -> tuple[str, int] | None:
 def _imported(given: str) -> list[tuple[str, str, str]]:
     """Return (top-level module, bound name, dotted path) of ``numpy as np`` or ``from os import path``."""
     statement = given if given.startswith(("import ", "from ")) else f"import {given}"
+    if combining_marks.has_too_many(statement):
+        return []
     try:
         nodes = ast.parse(statement).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

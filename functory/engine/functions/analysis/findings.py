@@ -19,6 +19,7 @@ from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.checks import Checks
 from functory.engine.functions.analysis.declared_rights import DeclaredRights, declared_rights
 from functory.engine.functions.analysis.rules import RULES, SEVERITIES, Severity
+from functory.engine.serialization import combining_marks
 
 # What a module may do is the same question as for the function; its own calls and names are not.
 _KINDS_OF_MODULES = frozenset(
@@ -64,6 +65,9 @@ def analyze(text: str, declared: DeclaredRights | None = None, module: str = "")
 
     The first :data:`MAX_PER_KIND` findings of each kind are kept; the last of them gives the number of the others.
     """
+    if combining_marks.has_too_many(text):
+        reason = "the source cannot be checked: it has too many combining marks in a row"
+        return [finding_of("unreadable", 0, 0, reason, "ValueError")]
     try:
         checks = Checks(ast.parse(text), declared or DeclaredRights())
         checks.run()

@@ -16,6 +16,7 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.names import check_name
+from functory.engine.serialization import combining_marks
 
 MAX_BYTES = 1_048_576
 # Words and signs of a source. A megabyte of code that people write has about 200,000; a tree of a million takes a
@@ -106,6 +107,12 @@ def parse(text: str, name: str | None = None) -> Source:
 
 def parse_tree(text: str) -> ast.Module:
     """Parse a text. Raises :class:`Invalid` with the line and a mark below the error."""
+    if combining_marks.has_too_many(text):
+        raise Invalid(
+            "the source has too many combining marks in a row",
+            f"at most {combining_marks.MAX_IN_A_ROW} are taken; Python would need minutes to read them as a name",
+            "write them in a text as escapes, for example \\u0301",
+        )
     try:
         return ast.parse(text)
     except SyntaxError as error:

@@ -279,3 +279,35 @@ def test_a_disabled_function_is_enabled_with_the_version_that_was_active(shell: 
     assert "functory function enable work" in shell.out("function", "disable", "work")
     assert shell.out("function", "enable", "work") == "work is enabled, v1 is active"
     assert shell.out("run", "work") == "1"
+
+
+def test_a_rename_shows_what_uses_the_name_and_keeps_it_as_an_alias(shell: Shell) -> None:
+    add(shell, source(1))
+    assert shell.out("function", "rename", "work", "labour", "--dry-run") == (
+        "work would be renamed to labour, with 1 versions; nothing was written"
+    )
+    (shell.folder / "caller.py").write_text("def caller():\n    return work()\n")
+    shell.run("function", "add", "caller.py", "--dep", "work")
+    assert shell.out("function", "rename", "work", "labour", "--dry-run").splitlines() == [
+        "work is used by function caller",
+        "the rename to labour would be refused, without --alias; nothing was written",
+    ]
+    refused = shell.run("function", "rename", "work", "labour", status=5).stderr
+    assert "work is in use" in refused
+    assert "try: keep the name as an alias: functory function rename work labour --alias" in refused
+    assert shell.json("function", "list")[1]["name"] == "work"
+    done = shell.run("function", "rename", "work", "labour", "--alias")
+    assert done.stdout.strip() == "labour is the new name of work, v1 is active"
+    assert "work v2 is an alias: it calls labour" in done.stderr
+    assert shell.out("run", "caller") == "1"
+    report = shell.json("function", "rename", "labour", "effort", "--dry-run")
+    assert report["uses"] == [{"kind": "function", "name": "work", "how": ""}]
+    assert (report["is_refused"], report["dry_run"], report["alias_version"]) == (True, True, None)
+
+
+def test_a_renamed_function_without_users_leaves_a_disabled_name(shell: Shell) -> None:
+    add(shell, source(1))
+    done = shell.run("function", "rename", "work", "labour")
+    assert "work is disabled and keeps its executions" in done.stderr
+    assert shell.out("run", "labour") == "1"
+    assert "work is disabled" in shell.run("run", "work", status=5).stderr
