@@ -25,8 +25,9 @@ def check_name(name: str) -> None:
             f"{name!r} is not a function name", "it is a keyword of Python", f"call it my_{name.lower()}, say"
         )
     if not isinstance(name, str) or not NAME.fullmatch(name):
+        shown = repr(name) if not isinstance(name, str) else repr(name[:200])
         raise Invalid(
-            f"{name!r} is not a function name",
+            f"{shown[:300]} is not a function name",
             "a name has characters from a to z and A to Z, digits and _, does not begin with a digit, and is at most "
             "200 characters long",
         )

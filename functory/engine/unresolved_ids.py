@@ -48,14 +48,20 @@ class Candidate:
     time: datetime
 
 
-def no_such(text: str, kinds: Sequence[str], why: str = "") -> NotFound:
-    """Return the error for an id that nothing has. ``why`` says what may have become of it."""
+def no_such(
+    text: str, kinds: Sequence[str], why: str = "", pruned_before: datetime | None = None
+) -> NotFound:
+    """Return the error for an id that nothing has. ``why`` says what may have become of it: it may have been pruned,
+    as all that ended before ``pruned_before``.
+    """
     if not short_ids.ranges(text) and not short_ids.is_full(text):
         why = (
             f"an id has {short_ids.LENGTH} letters and digits, or 36 characters; "
             f"its first {short_ids.LEAST} are enough when no other id begins so"
         )
-    return NotFound(f"no {' or '.join(kinds)} {text[:40]!r}", why, _LISTS[kinds[0]])
+    return NotFound(
+        f"no {' or '.join(kinds)} {text[:40]!r}", why, _LISTS[kinds[0]], pruned_before=pruned_before
+    )
 
 
 def several(text: str, found: Sequence[Candidate]) -> AmbiguousId:

@@ -354,7 +354,7 @@ _OPEN = (
 def _get(tx: Tx, id_: str, author: str | None = None) -> dict[str, Any]:
     row = tx.first(sa.select(batch).where(batch.c.id == as_id(id_, "batch")))
     if row is None or (author is not None and row["author"] != author):
-        raise NotFound(f"batch {id_} not found", prune_watermarks.why_missing(tx, as_id(id_, "batch")))
+        raise prune_watermarks.missing(tx, as_id(id_, "batch"), f"batch {id_} not found")
     return row
 
 

@@ -39,8 +39,7 @@ def read(database: Database, id_: str, scope: Scope = None) -> dict[str, Any]:
             )
         )
         if row is None:
-            why = prune_watermarks.why_missing(tx, id_)
-            raise NotFound(f"execution {id_} not found", why, "functory execution list")
+            raise prune_watermarks.missing(tx, id_, f"execution {id_} not found", "functory execution list")
         (slim,) = listing.rows_of(tx, [id_], scope)
         open_ = row["state"] in ("queued", "running")
         return (
@@ -76,8 +75,7 @@ def payload(database: Database, id_: str, name: Literal["input", "result"]) -> s
     with database.read() as tx:
         row = tx.first(sa.select(column.label("text"), execution.c.state).where(execution.c.id == id_))
         if row is None:
-            why = prune_watermarks.why_missing(tx, id_)
-            raise NotFound(f"execution {id_} not found", why, "functory execution list")
+            raise prune_watermarks.missing(tx, id_, f"execution {id_} not found", "functory execution list")
     if row["text"] is None:
         raise NotFound(f"execution {id_} has no {name}", f"it is {row['state'].replace('_', ' ')}")
     return row["text"]

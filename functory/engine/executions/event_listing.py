@@ -19,7 +19,7 @@ from functory.engine.database import id_pages, prune_watermarks
 from functory.engine.database.clock import lowest_id
 from functory.engine.database.connection import Database
 from functory.engine.database.id_pages import Way
-from functory.engine.database.schema import event, firing, routing_queue
+from functory.engine.database.schema import event, execution, firing, routing_queue
 from functory.engine.database.schema.events import EVENT_STATES
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
@@ -102,6 +102,12 @@ def rows_of(tx: Tx, ids: Sequence[str]) -> list[dict[str, Any]]:
     return [shown[id_] for id_ in ids if id_ in shown]
 
 
+def has_history(tx: Tx) -> bool:
+    """Return whether anything ever happened: there is an event or an execution, or there were some that were pruned."""
+    kept = sa.or_(*(sa.exists(sa.select(table.c.id)) for table in (event, execution)))
+    return bool(tx.scalar(sa.select(kept))) or prune_watermarks.read(tx) is not None
+
+
 def row_of(database: Database, id_: str) -> dict[str, Any]:
     """Return the slim row of one event. Raises :class:`NotFound`."""
     with database.read() as tx:
@@ -122,8 +128,7 @@ def check_visible(database: Database, id_: str, scope: Scope) -> None:
 
 
 def _missing(tx: Tx, id_: str) -> NotFound:
-    why = prune_watermarks.why_missing(tx, as_id(id_, "event"))
-    return NotFound(f"event {id_} not found", why, "functory event list")
+    return prune_watermarks.missing(tx, as_id(id_, "event"), f"event {id_} not found", "functory event list")
 
 
 def _ways(wanted: EventFilter) -> list[Way]:

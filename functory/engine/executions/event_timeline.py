@@ -26,7 +26,6 @@ from functory.engine.database.schema import attempt, backlog, execution, firing,
 from functory.engine.database.schema import event as event_table
 from functory.engine.database.schema import routing_queue as queue
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import NotFound
 from functory.engine.events import outbox as event_outbox
 from functory.engine.events.store import as_id
 
@@ -129,8 +128,7 @@ def read(database: Database, event_id: str) -> Rows:
     with database.read() as tx:
         row = tx.first(sa.select(event_table).where(event_table.c.id == event_id))
         if row is None:
-            why = prune_watermarks.why_missing(tx, event_id)
-            raise NotFound(f"event {event_id} not found", why, "functory event list")
+            raise prune_watermarks.missing(tx, event_id, f"event {event_id} not found", "functory event list")
         executions = tx.rows(
             sa.select(
                 *(execution.c[name] for name in _EXECUTION), trigger.c.name.label("trigger"), firing.c.joint
@@ -160,8 +158,9 @@ def read_execution(database: Database, execution_id: str) -> Rows:
         columns = (execution.c[name] for name in (*_EXECUTION, "event_id"))
         row = tx.first(sa.select(*columns).where(execution.c.id == execution_id))
         if row is None:
-            why = prune_watermarks.why_missing(tx, execution_id)
-            raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
+            raise prune_watermarks.missing(
+                tx, execution_id, f"execution {execution_id} not found", "functory execution list"
+            )
         if row["event_id"] is None:
             alone = row | {"trigger": None, "joint": False}
             return Rows(None, None, False, [alone], *_parts(tx, [execution_id]))

@@ -42,9 +42,10 @@ def resolve(database: Database, text: str, kinds: Sequence[Kind], scope: Scope =
         found = candidates(tx, text, kinds, scope)
         # What is not there may have been deleted.
         parts = short_ids.ranges(text)
-        why = prune_watermarks.why_missing(tx, parts[0].high) if parts and not found else ""
+        pruned_before = prune_watermarks.pruned_before(tx, parts[0].high) if parts and not found else None
     if not found:
-        raise unresolved_ids.no_such(text, kinds, why)
+        why = prune_watermarks.why_pruned(pruned_before) if pruned_before else ""
+        raise unresolved_ids.no_such(text, kinds, why, pruned_before)
     if len(found) > 1:
         raise unresolved_ids.several(text, found)
     return found[0].id

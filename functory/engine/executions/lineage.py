@@ -30,7 +30,6 @@ from functory.engine.database.schema import (
     span,
     trigger,
 )
-from functory.engine.errors import NotFound
 from functory.engine.events import outbox as event_outbox
 from functory.engine.events.store import as_id, stored_types
 from functory.engine.executions import open_executions, resolutions, root_budget
@@ -39,6 +38,8 @@ from functory.engine.executions import open_executions, resolutions, root_budget
 MAX_ROWS = 5000
 # Executions of a function, and events of a type, that show which types the function emits.
 LOOKED_AT = 200
+# Levels of spans in spans. Code may nest more; those stand beside each other, so that no reader of a tree is too deep.
+MAX_SPAN_LEVELS = 50
 
 
 @dataclass
@@ -141,8 +142,9 @@ class Lineage:
         with self._database.read() as tx:
             row = tx.first(sa.select(execution).where(execution.c.id == execution_id))
             if row is None:
-                why = prune_watermarks.why_missing(tx, execution_id)
-                raise NotFound(f"execution {execution_id} not found", why, "functory execution list")
+                raise prune_watermarks.missing(
+                    tx, execution_id, f"execution {execution_id} not found", "functory execution list"
+                )
             (row,) = resolutions.with_resolutions(tx, [row])
             row["waiting_for_slot"] = open_executions.is_waiting_for_slot(tx, execution_id)
             found: dict[str, Any] = {
@@ -341,13 +343,17 @@ def _attach_spans(nodes: Mapping[str, Node], spans: Iterable[Mapping[str, Any]])
     for row in spans:
         node = Node("span", f"{row['execution_id']}:{row['fence']}:{row['seq']}", row)
         known[row["execution_id"], row["fence"], row["seq"]] = node
-    for (execution_id, fence, _), node in known.items():
+    levels: dict[str, int] = {}
+    for (execution_id, fence, _), node in sorted(known.items()):
+        # A span begins after the one around it.
         above = (
             known.get((execution_id, fence, node.row["parent_seq"]))
             if node.row["parent_seq"] is not None
             else None
         )
-        holder = above or nodes.get(execution_id)
+        level = 1 + levels.get(above.id, 0) if above is not None else 1
+        levels[node.id] = level
+        holder = above if above is not None and level <= MAX_SPAN_LEVELS else nodes.get(execution_id)
         if holder is not None:
             holder.children.append(node)
 
@@ -391,10 +397,8 @@ def _root_of(tx: Tx, id_: str) -> str:
         root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == id_))
         if root is not None:
             return root
-    raise NotFound(
-        f"no event or execution {id_}",
-        prune_watermarks.why_missing(tx, id_),
-        "functory execution list, or functory event list",
+    raise prune_watermarks.missing(
+        tx, id_, f"no event or execution {id_}", "functory execution list, or functory event list"
     )
 
 

@@ -179,8 +179,9 @@ def check_function_visible(database: Database, name: str, scope: Scope) -> None:
 
 
 def _missing(tx: Tx, id_: str) -> NotFound:
-    why = prune_watermarks.why_missing(tx, as_id(id_, "execution"))
-    return NotFound(f"execution {id_} not found", why, "functory execution list")
+    return prune_watermarks.missing(
+        tx, as_id(id_, "execution"), f"execution {id_} not found", "functory execution list"
+    )
 
 
 def durations(row: Mapping[str, Any]) -> dict[str, float | None]:

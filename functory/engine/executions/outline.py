@@ -190,9 +190,13 @@ def without(nodes: Sequence[TreeNode], hidden: Collection[str]) -> list[TreeNode
     for node in nodes:
         if node.id in hidden:
             continue
+        passed: list[str] = []
         at = node.parent
         while at is not None and at in hidden:
+            passed.append(at)
             at = parents[at]
+        # The next node below one of them takes one step: a long hidden chain is walked once.
+        parents |= dict.fromkeys(passed, at)
         node.parent = at
         kept.append(node)
     return kept

@@ -194,8 +194,9 @@ class Executions:
         with self._database.read() as tx:
             found = tx.first(sa.select(execution).where(execution.c.id == as_id(id_, "execution")))
             if found is None:
-                why = prune_watermarks.why_missing(tx, as_id(id_, "execution"))
-                raise NotFound(f"execution {id_} not found", why, "functory execution list")
+                raise prune_watermarks.missing(
+                    tx, as_id(id_, "execution"), f"execution {id_} not found", "functory execution list"
+                )
         return found
 
     def list(
@@ -262,13 +263,16 @@ class Executions:
         after: tuple[int, int] | None = None,
         tail: int | None = None,
         limit: int | None = None,
+        fence: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the log lines of all attempts, in their order: all of them, those after a line (its fence and seq), or
-        the last ``tail``; of these the first ``limit``.
+        """Return the log lines of all attempts, or of the one with this ``fence``, in their order: all of them, those
+        after a line (its fence and seq), or the last ``tail``; of these the first ``limit``.
         """
         found = self.get(id_)
         place = sa.tuple_(log.c.fence, log.c.seq)
         statement = sa.select(log).where(log.c.execution_id == found["id"])
+        if fence is not None:
+            statement = statement.where(log.c.fence == fence)
         if after is not None:
             statement = statement.where(place > sa.tuple_(*(sa.literal(part) for part in after)))
         if tail is not None:

@@ -34,8 +34,7 @@ def root_of(database: Database, id_: str, scope: Scope = None) -> str:
             root = tx.scalar(sa.select(table.c.root_id).where(table.c.id == id_, *visible))
             if root is not None:
                 return root
-        why = prune_watermarks.why_missing(tx, id_)
-    raise NotFound(f"no event or execution {id_}", why, "functory execution list")
+        raise prune_watermarks.missing(tx, id_, f"no event or execution {id_}", "functory execution list")
 
 
 def summary(database: Database, root_id: str, scope: Scope = None) -> dict[str, Any]:

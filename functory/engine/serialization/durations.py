@@ -10,6 +10,7 @@ from functory.engine.errors import Invalid
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _TEXT = re.compile(r"(?a:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_NUMBER = re.compile(r"(?a:\d+(\.\d+)?)")
 _ZERO = re.compile(r"0+(?:\.0+)?")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
@@ -17,15 +18,16 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf) -> float:
     """Return a length of time in seconds. ``what`` names it in messages. Raises :class:`Invalid`."""
     value = _read(given)
-    if value is None and isinstance(given, str) and re.fullmatch(r"(?a:\d+(\.\d+)?)", given[:64]):
+    shown = _shown(given)
+    if value is None and isinstance(given, str) and len(given) <= 64 and _NUMBER.fullmatch(given):
         raise Invalid(
-            f"wrong {what} {given!r}",
+            f"wrong {what} {shown}",
             "the number has no unit",
             f"{given}s for seconds, {given}m for minutes, {given}h for hours, {given}d for days",
         )
     if value is None:
         raise Invalid(
-            f"wrong {what} {given!r}",
+            f"wrong {what} {shown}",
             "it must be a number of seconds, or numbers with units (ms, s, m, h, d, w), each once and without spaces",
             f'{what}: "90s", "5m", "1h30m" or "2d"',
         )
@@ -33,7 +35,7 @@ def parse(given: Any, what: str, minimum: float = 0.0, maximum: float = math.inf
         bounds = f"from {format_duration(minimum)}" + (
             f" to {format_duration(maximum)}" if maximum < math.inf else " on"
         )
-        raise Invalid(f"wrong {what} {given!r}", f"it must be {bounds}")
+        raise Invalid(f"wrong {what} {shown}", f"it must be {bounds}")
     return value
 
 
@@ -52,11 +54,20 @@ def format_duration(value: float) -> str:
     return "".join(parts)
 
 
+def _shown(given: Any) -> str:
+    """Return what was given for a message: a text of a megabyte is not repeated."""
+    if isinstance(given, int) and abs(given) >= 10**40:
+        return "a number of more than 40 digits"
+    text = repr(given[:100] if isinstance(given, str) else given)
+    return text if len(text) <= 120 else f"{text[:100]}…"
+
+
 def _read(given: Any) -> float | None:
     if isinstance(given, bool):
         return None
     if isinstance(given, int | float):
-        return float(given) if math.isfinite(given) and abs(given) < 1e12 else None
+        # Compared first: no float holds an integer of many digits.
+        return float(given) if abs(given) < 1e12 else None
     if isinstance(given, str) and _ZERO.fullmatch(given[:64]):
         return 0.0
     if isinstance(given, str) and len(given) <= 64 and _TEXT.fullmatch(given):

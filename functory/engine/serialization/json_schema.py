@@ -151,13 +151,16 @@ class Fault:
 # The keyword of a fault that stands for a check that was not made, and of one for faults that were not collected.
 TOO_COSTLY = "too costly"
 NOT_LISTED = "not listed"
+# Of a fault that stands for a value which the validator cannot read.
+NOT_TEXT = "not text"
 
 
 def faults(schema: Mapping[str, Any], value: Any, what: str) -> list[Fault]:
     """Return the first faults of a value. Raises :class:`Invalid` for a schema that is none, or is too costly.
 
     A value whose check could be too costly has one fault with the keyword :data:`TOO_COSTLY`. One whose faults could
-    be too many has the first one, or one with the keyword :data:`NOT_LISTED`.
+    be too many has the first one, or one with the keyword :data:`NOT_LISTED`. One with half of a character has one with
+    the keyword :data:`NOT_TEXT`.
     """
     compiled = _compiled(json_codec.dumps(schema), what)
     measured = None
@@ -166,7 +169,12 @@ def faults(schema: Mapping[str, Any], value: Any, what: str) -> list[Fault]:
         if measured is None or measured.work > MAX_WORK:
             why = "the check could take more than half a second: its schema looks too often at the same part of it"
             return [Fault((), TOO_COSTLY, why, ())]
-    if compiled.validator.is_valid(value):
+    try:
+        is_valid = compiled.validator.is_valid(value)
+    except UnicodeEncodeError:
+        why = "it has half of a character (an unpaired surrogate), which no schema can be compared with"
+        return [Fault((), NOT_TEXT, why, ())]
+    if is_valid:
         return []
     measured = measured or compiled.cost.measure(value)
     if measured is not None and measured.errors <= _MAX_COLLECTED:

@@ -16,6 +16,8 @@ from functory.engine.serialization import durations
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)")
+# Beyond what a text of 15 digits and TiB names; Python writes no integer of thousands of digits.
+_MAX_SIZE = 10**28
 # What people write for a size, to say what they perhaps mean.
 _SIZE_LIKE = re.compile(r"([0-9]{1,12}) ?([kmgt])(i?b)?", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -42,9 +44,9 @@ def count(text: str, what: str) -> int:
 
 def size(given: Any, what: str) -> int:
     """Return a number of bytes: a whole number, or a text with a unit (KiB, MiB, GiB, TiB). Raises :class:`Invalid`."""
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < _MAX_SIZE:
         return given
-    text = str(given)
+    text = str(given) if not isinstance(given, int) or abs(given) < _MAX_SIZE else "a number of many digits"
     found = _SIZE.fullmatch(text)
     if found is None:
         like = _SIZE_LIKE.fullmatch(text[:40])

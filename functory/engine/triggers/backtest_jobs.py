@@ -15,7 +15,7 @@ from functory.engine.access.scopes import Scope
 from functory.engine.database import audit, prune_watermarks
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import backtest
-from functory.engine.errors import Conflict, NotFound
+from functory.engine.errors import Conflict
 from functory.engine.events.store import as_id
 
 # A process renews its lease while it works. When it dies, another one goes on after this time.
@@ -89,9 +89,7 @@ class BacktestJobs:
         with self._database.read() as tx:
             row = tx.first(sa.select(backtest).where(backtest.c.id == as_id(id_, "backtest")))
             if row is None or (author is not None and row["author"] != author):
-                raise NotFound(
-                    f"backtest {id_} not found", prune_watermarks.why_missing(tx, as_id(id_, "backtest"))
-                )
+                raise prune_watermarks.missing(tx, as_id(id_, "backtest"), f"backtest {id_} not found")
         return row
 
     def cancel(self, id_: str, *, author: str, own: bool = False) -> dict[str, Any]:

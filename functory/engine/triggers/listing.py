@@ -259,9 +259,7 @@ def event_in_scope(database: Database, event_id: str, scope: Scope) -> dict[str,
     with database.read() as tx:
         row = tx.first(sa.select(event).where(event.c.id == id_, *scopes.events(scope)))
         if row is None:
-            raise NotFound(
-                f"event {event_id} not found", prune_watermarks.why_missing(tx, id_), "functory event list"
-            )
+            raise prune_watermarks.missing(tx, id_, f"event {event_id} not found", "functory event list")
     return row
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from functory.packs.stackstorm.report import LeftOut
@@ -18,7 +18,6 @@ from functory.packs.stackstorm.report import LeftOut
 # From the steps below ``trigger`` to those below ``event``.
 Rename = Callable[[list[str | int]], list[str | int]]
 
-_EXPRESSION = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _FILTERED = re.compile(r"\s*\|\s*([a-z_]+)\s*(?:\(([^()]*)\))?")
 _STEP = re.compile(r"""\s*\.\s*([A-Za-z_]\w*)|\[\s*(-?\d+)\s*\]|\[\s*('[^']*'|"[^"]*")\s*\]""")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -38,7 +37,7 @@ def translate_parameters(
     made: dict[str, Any] = {}
     for name, value in parameters.items():
         translated = _translate(value, rename, name)
-        if name in texts and isinstance(translated, str) and _EXPRESSION.fullmatch(translated.strip()):
+        if name in texts and isinstance(translated, str) and _is_one_expression(translated.strip()):
             translated = translated.strip()
             if "|" not in translated:
                 translated = translated[:-2].rstrip() + " | string }}"
@@ -52,15 +51,29 @@ def translate_text(text: str, rename: Rename, place: str) -> str:
         raise LeftOut(f"the parameter {place} has a Jinja block: {text[:80]}", "compute it in the function")
     parts: list[str] = []
     end = 0
-    for match in _EXPRESSION.finditer(text):
-        parts += [text[end : match.start()], "{{ ", _expression(match[1], rename, place), " }}"]
-        end = match.end()
+    for start, stop, inner in _expressions(text):
+        parts += [text[end:start], "{{ ", _expression(inner, rename, place), " }}"]
+        end = stop
     parts.append(text[end:])
     if any("{{" in part and part != "{{ " for part in parts[::4]):
         raise LeftOut(
             f"the parameter {place} has braces that are not closed: {text[:80]}", "correct the rule"
         )
     return "".join(parts)
+
+
+def _expressions(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where each ``{{ … }}`` begins and ends, and what is in it. The time is linear in the text."""
+    start = text.find("{{")
+    while start >= 0 and (stop := text.find("}}", start + 2)) >= 0:
+        # A dash removes blanks around the expression.
+        inner = text[start + 2 : stop].removeprefix("-").removesuffix("-")
+        yield start, stop + 2, inner.strip()
+        start = text.find("{{", stop + 2)
+
+
+def _is_one_expression(text: str) -> bool:
+    return any((start, stop) == (0, len(text)) for start, stop, _ in _expressions(text))
 
 
 def _translate(value: Any, rename: Rename, place: str) -> Any:

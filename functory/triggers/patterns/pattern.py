@@ -18,6 +18,8 @@ from functory.triggers.patterns.predicates import Predicate, Test
 
 # Tests of values that one pattern may make for one event: about a second.
 MAX_TESTS = 3_000_000
+# Tests that all such patterns together may make for one event: a few seconds.
+MAX_TESTS_OF_ALL = 12_000_000
 # Tests of one value up to which the size of an event alone bounds the work.
 FEW_TESTS = 16
 
@@ -201,6 +203,15 @@ class Pattern:
                 if branch.matches(flat):
                     return True
         return False
+
+    def count_tests(self, flat: FlatEvent) -> int:
+        """Return how many tests ``matches_within_bound`` makes at most."""
+        return sum(
+            one.tests * len(flat.values.get(one.path, ()))
+            for branch in self.branches
+            if all(one.may_match(flat) for one in branch.requirements if not one.tests)
+            for one in branch.requirements
+        )
 
     def explain(self, event: Mapping[str, Any] | FlatEvent) -> list[Clause]:
         """Return why the event matches or not, a clause for each path, in the order of paths.

@@ -15,7 +15,7 @@ from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.index import Index
 from functory.triggers.patterns import Pattern, flatten
-from functory.triggers.patterns.pattern import MAX_TESTS
+from functory.triggers.patterns.pattern import MAX_TESTS, MAX_TESTS_OF_ALL
 
 log = structlog.get_logger("functory.router")
 
@@ -145,17 +145,27 @@ class TriggerSet:
 
     def _match_costly(self, event: Mapping[str, Any], matches: dict[str, TriggerMatch]) -> Iterator[str]:
         """The keys of the costly patterns that an event matches. One that would take too many tests puts its problem
-        into ``matches``, and cancels nothing.
+        into ``matches``, and cancels nothing. Those with the fewest tests are first: others take no share of theirs.
         """
         flat = flatten(event)
-        for key, pattern in self._costly.items():
-            answer = pattern.pattern.matches_within_bound(flat)
-            if answer:
-                yield key
-            elif answer is None and pattern.role != "cancel":
+        left = MAX_TESTS_OF_ALL
+        counted = ((pattern.pattern.count_tests(flat), key) for key, pattern in self._costly.items())
+        for tests, key in sorted(counted):
+            pattern = self._costly[key]
+            problem = None
+            if min(tests, MAX_TESTS) <= left:
+                answer = pattern.pattern.matches_within_bound(flat)
+                left -= min(tests, MAX_TESTS)
+                if answer:
+                    yield key
+                elif answer is None:
+                    problem = f"the pattern would make more than {MAX_TESTS:,} tests of this event's values"
+            else:
+                problem = f"the patterns of all triggers would make more than {MAX_TESTS_OF_ALL:,} tests of this event"
+            if problem is not None and pattern.role != "cancel":
                 match = matches.setdefault(pattern.compiled.id, TriggerMatch(pattern.compiled))
-                match.problem = f"the pattern would make more than {MAX_TESTS:,} tests of this event's values"
-            elif answer is None:
+                match.problem = problem
+            elif problem is not None:
                 log.warning("cancel-on pattern takes too many tests", trigger=pattern.compiled.name)
 
     def take_tested(self) -> Counter[int]:

@@ -77,8 +77,9 @@ class HeldClaims:
     def start(self) -> None:
         """Start the thread that renews the leases."""
         self._count()
-        self._thread = threading.Thread(target=self._renew_until_closed, name="functory-leases", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._renew_until_closed, name="functory-leases", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def close(self) -> None:
         """Stop renewing; waits up to 5 seconds for the thread."""

@@ -187,8 +187,9 @@ class _Timer:
             self._count += 1
             heapq.heappush(self._watched, (time.monotonic() + seconds, self._count, group))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="functory-results", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="functory-results", daemon=True)
+                thread.start()
+                self._thread = thread
             self._changed.notify()
 
     def close(self) -> None:

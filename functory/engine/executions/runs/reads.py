@@ -170,8 +170,7 @@ def load(tx: Tx, id_: str, scope: Scope = None) -> dict[str, Any]:
 
 def missing(tx: Tx, id_: str) -> NotFound:
     """Return the error for a run that is not there: it may have been deleted."""
-    why = prune_watermarks.why_missing(tx, as_id(id_, "run"))
-    return NotFound(f"run {id_} not found", why, "functory agent runs list")
+    return prune_watermarks.missing(tx, as_id(id_, "run"), f"run {id_} not found", "functory agent runs list")
 
 
 def _steps_of(limits: str | None) -> int:

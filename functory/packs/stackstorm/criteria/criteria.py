@@ -10,6 +10,12 @@ from typing import Any
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
 from functory.packs.stackstorm.criteria import jinja_operands
+from functory.packs.stackstorm.criteria.evaluation_budget import (
+    MAX_WORK,
+    EvaluationBudget,
+    Spent,
+    count_elements,
+)
 from functory.packs.stackstorm.criteria.operators import (
     EXPECTATIONS,
     NotApplicable,
@@ -17,6 +23,7 @@ from functory.packs.stackstorm.criteria.operators import (
     compile_test,
     cost_per_character,
     decode_bytes,
+    is_expression,
     operator_name,
 )
 from functory.packs.stackstorm.criteria.pattern_translation import narrow, pattern_of, translate
@@ -29,8 +36,6 @@ MAX_CRITERIA = 100
 MAX_BYTES = 65_536
 # Searches within searches.
 MAX_DEPTH = 3
-# Characters and elements that one evaluation may read: some tenths of a second at the worst.
-MAX_WORK = 20_000_000
 # The cost of a criterion, in characters.
 CRITERION_COST = 50
 
@@ -47,15 +52,11 @@ _NOTHING: Mapping[str, Any] = {}
 ROOTS = frozenset({"trigger", "data", "event"})
 
 
-class _Spent(Exception):
-    """The budget of one evaluation is used up."""
-
-
 @dataclass(frozen=True)
 class Criterion:
     """One criterion: the test of the value at ``key``.
 
-    ``operator`` is the name in full, ``operand`` as written.
+    ``operator`` is the name in full, ``operand`` as written; a test costs ``fixed`` and ``weight`` for each character.
     """
 
     key: PayloadPath
@@ -63,6 +64,7 @@ class Criterion:
     operand: Any
     test: Test | None = field(repr=False, compare=False, default=None)
     weight: int = field(repr=False, compare=False, default=1)
+    fixed: int = field(repr=False, compare=False, default=0)
     dynamic: jinja_operands.Operand | None = field(repr=False, compare=False, default=None)
     search: _Search | None = field(repr=False, compare=False, default=None)
 
@@ -76,29 +78,26 @@ class Criterion:
             format_values(self.operand) if listed else format_value(self.operand)
         )
 
-    def matches(self, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+    def matches(self, context: Mapping[str, Any], now: datetime, budget: EvaluationBudget) -> bool:
         """True if the criterion is satisfied.
 
-        Raises :class:`NotApplicable`, :class:`Invalid` (an operand that came from the event), _Spent.
+        Raises :class:`NotApplicable`, :class:`Invalid` (an operand that came from the event), :class:`Spent`.
         """
-        value = self.key.value(context)
-        test, weight = self.test, self.weight
+        value = self.key.value(context, budget)
+        test, weight, fixed = self.test, self.weight, self.fixed
         if self.dynamic is not None:
-            operand = self.dynamic.render(context)
+            operand = self.dynamic.render(context, budget)
+            budget.spend_on_value(operand)
+            if isinstance(operand, str) and is_expression(self.operator):
+                budget.spend_on_expression(self.operator, operand)
             test, weight = compile_test(self.operator, operand), cost_per_character(self.operator, operand)
-            _spend(operand, 1, budget)
-        _spend(value, weight, budget)
+            fixed = count_elements(operand)
+        size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
+        budget.spend(CRITERION_COST + fixed + size * weight)
         if test is None:
             assert self.search is not None
             return self.search.matches(value, context, now, budget)
         return test(value, now)
-
-
-def _spend(value: Any, weight: int, budget: list[int]) -> None:
-    size = len(value) if isinstance(value, str | bytes | list | tuple) else 0
-    budget[0] -= CRITERION_COST + size * weight
-    if budget[0] < 0:
-        raise _Spent
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,9 @@ class _Search:
     condition: str
     criteria: tuple[Criterion, ...]
 
-    def matches(self, value: Any, context: Mapping[str, Any], now: datetime, budget: list[int]) -> bool:
+    def matches(
+        self, value: Any, context: Mapping[str, Any], now: datetime, budget: EvaluationBudget
+    ) -> bool:
         if value is None:
             return False
         items = [value] if isinstance(value, Mapping) else value
@@ -122,7 +123,7 @@ class _Search:
 
     @staticmethod
     def _one(
-        criterion: Criterion, item: Any, context: Mapping[str, Any], now: datetime, budget: list[int]
+        criterion: Criterion, item: Any, context: Mapping[str, Any], now: datetime, budget: EvaluationBudget
     ) -> bool:
         try:
             return criterion.matches({**context, "item": item}, now, budget)
@@ -169,7 +170,7 @@ class Criteria:
         if not self.all:
             return ConditionResult(True)
         context = self._context(event, vars)
-        budget = [MAX_WORK]
+        budget = EvaluationBudget()
         if context is None:
             return ConditionResult(False)
         # A pattern also matches a list that contains the value, so it replaces no criterion.
@@ -185,14 +186,16 @@ class Criteria:
         now: datetime,
         vars: Mapping[str, Any] = _NOTHING,  # noqa: A002
     ) -> list[Clause]:
-        """One clause for each criterion: its key, its test and the value in the event. Never raises."""
+        """One clause for each criterion: its key, its test and the value in the event. Never raises.
+
+        The criteria share one budget; the value of one that is beyond it is not looked up.
+        """
         context = self._context(event, vars)
+        budget = EvaluationBudget()
         clauses: list[Clause] = []
         for criterion in self.all:
-            verdict = (
-                ConditionResult(False) if context is None else _verdict(criterion, context, now, [MAX_WORK])
-            )
-            found = "no payload" if context is None else format_value(criterion.key.value(context))
+            verdict = ConditionResult(False) if context is None else _verdict(criterion, context, now, budget)
+            found = "no payload" if context is None else _found(criterion, context, budget)
             problem = f" ({verdict.problem})" if verdict.problem else ""
             clauses.append(Clause(criterion.key.written, criterion.text, found + problem, verdict.matched))
         return clauses
@@ -269,6 +272,7 @@ def _criterion(written: str, asked: Any, depth: int, left: list[int]) -> Criteri
         operand,
         test=compile_test(name, operand),
         weight=cost_per_character(name, decode_bytes(operand)),
+        fixed=count_elements(operand),
     )
 
 
@@ -293,12 +297,12 @@ def _search(asked: Mapping[str, Any], depth: int, left: list[int]) -> _Search:
 
 
 def _verdict(
-    criterion: Criterion, context: Mapping[str, Any], now: datetime, budget: list[int]
+    criterion: Criterion, context: Mapping[str, Any], now: datetime, budget: EvaluationBudget
 ) -> ConditionResult:
     place = f"{criterion.key.written} {criterion.operator}"
     try:
         return ConditionResult(criterion.matches(context, now, budget))
-    except _Spent:
+    except Spent:
         return ConditionResult(
             False, f"the criteria look at more than {MAX_WORK:,} characters for this event", "budget"
         )
@@ -308,6 +312,13 @@ def _verdict(
         return ConditionResult(False, f"{place}: {error.what}", "error")
     except RecursionError:
         return ConditionResult(False, f"{place}: the value is nested too deeply", "error")
+
+
+def _found(criterion: Criterion, context: Mapping[str, Any], budget: EvaluationBudget) -> str:
+    try:
+        return format_value(criterion.key.value(context, budget))
+    except (Spent, RecursionError):
+        return "not looked up"
 
 
 def _accepted(criterion: Criterion, root: tuple[str, ...]) -> tuple[tuple[str, ...], list[Any]] | None:

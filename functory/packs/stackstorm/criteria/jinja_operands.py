@@ -2,7 +2,8 @@
 
 jinja2 compiles an operand in its immutable sandbox, which is narrowed here: only the nodes of ``_ALLOWED`` (no calls,
 no macros, no imports, no multiplication), the filters of ``FILTERS``, and members and elements instead of attributes.
-An operand is rendered at every event that reaches it, so its loops and the length of its texts are bounded.
+An operand is rendered at every event that reaches it, so its loops and the length of its texts are bounded, and every
+value that it writes, compares or calculates with is counted in the evaluation's budget.
 
 As in StackStorm an operand keeps its type where it can: each ``{{ … }}`` is written as JSON first, and if the whole
 text is JSON then, its value is the operand. Otherwise the operand is the text.
@@ -24,6 +25,7 @@ from jinja2.tests import TESTS
 
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
+from functory.packs.stackstorm.criteria.evaluation_budget import STEP_COST, EvaluationBudget, Spent
 from functory.packs.stackstorm.criteria.operators import NotApplicable
 from functory.triggers.patterns.formatting import format_value
 
@@ -38,7 +40,7 @@ _OPENED = re.compile(r"\{\{|\{%")
 _FORMAT = re.compile(r"(?:[^%]|%[sd%])*")
 _LOOP_MEMBERS = frozenset({"index", "index0", "first", "last", "length"})
 # Names that no template can write.
-_BUDGET, _BOUNDED = "loop budget", "bounded loop"
+_STEPS, _BOUNDED, _BUDGET, _COUNTED = "loop steps", "bounded loop", "evaluation budget", "counted value"
 
 _ALLOWED = frozenset({
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr, nodes.Getitem,
@@ -56,15 +58,15 @@ class Operand:
     as_json: Template
     as_text: Template
 
-    def render(self, context: Mapping[str, Any]) -> Any:
+    def render(self, context: Mapping[str, Any], budget: EvaluationBudget) -> Any:
         """The operand's value for this context.
 
-        Raises :class:`NotApplicable` when a path has no value or a bound is reached.
+        Raises :class:`NotApplicable` when a path has no value or a bound is reached, and :class:`Spent`.
         """
         try:
-            return json_codec.loads(_render(self.as_json, context))
+            return json_codec.loads(_render(self.as_json, context, budget))
         except Invalid:
-            return _render(self.as_text, context)
+            return _render(self.as_text, context, budget)
 
 
 def is_dynamic(operand: Any) -> bool:
@@ -98,7 +100,7 @@ def _checked(environment: _Environment, source: str) -> nodes.Template:
 
 
 def _check(node: nodes.Node, depth: int) -> None:
-    """Refuse nodes that are not allowed, and make loops count their elements."""
+    """Refuse nodes that are not allowed, and make loops count their elements, and comparisons their values."""
     if type(node) not in _ALLOWED or (isinstance(node, nodes.For) and node.recursive):
         raise ValueError(f"{type(node).__name__.lower()} is not allowed in criteria")
     if depth > MAX_NESTING:
@@ -110,18 +112,23 @@ def _check(node: nodes.Node, depth: int) -> None:
     if isinstance(node, nodes.For):
         size = nodes.Const(sum(1 for _ in node.find_all(nodes.Node)))
         node.iter = nodes.Filter(node.iter, _BOUNDED, [size], [], None, None)
+    if isinstance(node, nodes.Compare):
+        node.expr = nodes.Filter(node.expr, _COUNTED, [], [], None, None)
+        for compared in node.ops:
+            compared.expr = nodes.Filter(compared.expr, _COUNTED, [], [], None, None)
 
 
-def _render(template: Template, context: Mapping[str, Any]) -> str:
+def _render(template: Template, context: Mapping[str, Any], budget: EvaluationBudget) -> str:
     left = MAX_CHARACTERS
     made: list[str] = []
+    names = {**context, _STEPS: [MAX_STEPS], _BUDGET: budget}
     try:
-        for piece in template.root_render_func(template.new_context({**context, _BUDGET: [MAX_STEPS]})):
+        for piece in template.root_render_func(template.new_context(names)):
             left -= len(piece)
             if left < 0:
                 raise _too_long()
             made.append(piece)
-    except NotApplicable:
+    except (NotApplicable, Spent):
         raise
     except Exception as error:
         # An error that an event causes in a template means no match; it never stops the router.
@@ -144,22 +151,29 @@ def _member(value: Any, name: Any) -> Any:
 def _bounded(context: Context, items: Any, size: int) -> list[Any]:
     if not isinstance(items, list | tuple | Mapping):
         raise NotApplicable(f"{format_value(items)} is not a list to loop over")
-    budget = context.parent[_BUDGET]
-    budget[0] -= (len(items) + 1) * size
-    if budget[0] < 0:
+    steps = context.parent[_STEPS]
+    steps[0] -= (len(items) + 1) * size
+    if steps[0] < 0:
         raise NotApplicable(f"the pattern takes more than {MAX_STEPS:,} steps for this event")
     return list(items)
 
 
-def _calculate(sign: str, left: Any, right: Any) -> Any:
+@pass_context
+def _counted(context: Context, value: Any) -> Any:
+    """The value, after all of it is counted: Python's comparison of two values may look at all of both."""
+    context.parent[_BUDGET].spend_on_value(value)
+    return value
+
+
+def _calculate(context: Context, sign: str, left: Any, right: Any) -> Any:
     if sign == "%" and isinstance(left, str):
+        _measure(context, [left, right])
         if not _FORMAT.fullmatch(left):
             raise NotApplicable(f"{format_value(left)} is not a format: %s, %d and %% are known")
-        _measure(right)
         return left % (tuple(right) if isinstance(right, tuple | list) else (right,))
     texts = isinstance(left, str) and isinstance(right, str)
     if texts:
-        _measure([left, right])
+        _measure(context, [left, right])
     numbers = all(
         isinstance(side, float) or (isinstance(side, int) and abs(side) < 2**64) for side in (left, right)
     )
@@ -168,27 +182,32 @@ def _calculate(sign: str, left: Any, right: Any) -> Any:
     raise NotApplicable(f"{format_value(left)} {sign} {format_value(right)} cannot be calculated")
 
 
-def to_text(value: Any) -> str:
+@pass_context
+def to_text(context: Context, value: Any) -> str:
     """The value as Jinja writes it. Raises :class:`NotApplicable` for a large one."""
-    _measure(value)
+    _measure(context, value)
     return value if isinstance(value, str) else str(value)
 
 
-def to_json(value: Any) -> str:
+@pass_context
+def to_json(context: Context, value: Any) -> str:
     """The value as JSON. Raises :class:`NotApplicable` for a large one."""
-    _measure(value)
+    _measure(context, value)
     return str(value) if isinstance(value, Undefined) else json_codec.dumps(value)
 
 
-def _measure(value: Any) -> None:
+def _measure(context: Context, value: Any) -> None:
     """Refuse a large value before its text is made: an operand may name one part of the event many times."""
+    budget: EvaluationBudget = context.parent[_BUDGET]
     left = MAX_CHARACTERS
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        left -= len(item) if isinstance(item, str) else 1
+        size = len(item) if isinstance(item, str) else 1
+        left -= size
         if left < 0:
             raise _too_long()
+        budget.spend(STEP_COST + size)
         if isinstance(item, Mapping):
             waiting += [*item, *item.values()]
         elif isinstance(item, list | tuple):
@@ -203,17 +222,21 @@ def _default(value: Any, other: Any = "", always: bool = False) -> Any:
     return other if isinstance(value, Undefined) or (always and not value) else value
 
 
-def _join(value: Any, between: str = "") -> str:
-    _measure(value)
-    return between.join(to_text(item) for item in value)
+def _as_text(change: Callable[[str], str]) -> Callable[[Context, Any], str]:
+    return pass_context(lambda context, value: change(to_text(context, value)))
+
+
+@pass_context
+def _join(context: Context, value: Any, between: str = "") -> str:
+    return between.join(to_text(context, item) for item in value)
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "default": _default,
     "d": _default,
-    "lower": lambda value: to_text(value).lower(),
-    "upper": lambda value: to_text(value).upper(),
-    "trim": lambda value: to_text(value).strip(),
+    "lower": _as_text(str.lower),
+    "upper": _as_text(str.upper),
+    "trim": _as_text(str.strip),
     "string": to_text,
     "int": int,
     "float": float,
@@ -232,10 +255,10 @@ FILTERS: dict[str, Callable[..., Any]] = {
 class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "-", "%"})
 
-    def __init__(self, write: Callable[[Any], str]) -> None:
+    def __init__(self, write: Callable[..., str]) -> None:
         super().__init__(undefined=StrictUndefined, finalize=write)
         self.globals = {}
-        self.filters = {**FILTERS, _BOUNDED: _bounded}
+        self.filters = {**FILTERS, _BOUNDED: _bounded, _COUNTED: _counted}
         self.tests = {name: TESTS[name] for name in ("defined", "none")}
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -245,7 +268,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return _member(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        return _calculate(operator, left, right)
+        return _calculate(context, operator, left, right)
 
 
 _JSON, _TEXT = _Environment(to_json), _Environment(to_text)

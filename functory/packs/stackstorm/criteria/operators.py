@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.packs.stackstorm.criteria.evaluation_budget import count_elements
 from functory.packs.stackstorm.criteria.regexes import compile_expression, wildcard_expression
 from functory.triggers.patterns.formatting import format_value
 from functory.triggers.patterns.predicates import is_exact_double
@@ -100,9 +101,16 @@ def compile_test(name: str, operand: Any) -> Test:
     return lambda value, now: value is not None and test(decode_bytes(value), now)
 
 
+def is_expression(name: str) -> bool:
+    """True for an operator whose operand is compiled by RE2."""
+    return name in _EXPRESSIONS
+
+
 def cost_per_character(name: str, operand: Any) -> int:
-    """The cost of the test for each character of a value: 1, and more for expressions, by the size of their program
-    (RE2 may read all of it for each character)."""
+    """The cost of the test for each character or element of a value: 1, and more for expressions, by the size of their
+    program (RE2 may read all of it for each character), and for what is compared with each element of a list."""
+    if name in ("contains", "ncontains"):
+        return count_elements(operand)
     if name not in _EXPRESSIONS or not isinstance(operand, str):
         return 1
     return 1 + _EXPRESSIONS[name](operand).programsize // PROGRAM

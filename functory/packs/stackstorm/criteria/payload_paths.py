@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.packs.stackstorm.criteria.evaluation_budget import STEP_COST, EvaluationBudget
 from functory.triggers.patterns.formatting import format_value
 
 MAX_KEY = 1000
@@ -45,9 +46,9 @@ class PayloadPath:
         found = tuple(step for step in self.steps if isinstance(step, str))
         return found if len(found) == len(self.steps) else None
 
-    def value(self, context: Mapping[str, Any]) -> Any:
-        """The first value there; None when there is none, as for a null."""
-        return next(_follow(context.get(self.root, MISSING), self.steps), None)
+    def value(self, context: Mapping[str, Any], budget: EvaluationBudget) -> Any:
+        """The first value there; None when there is none, as for a null. Raises :class:`Spent`."""
+        return next(_follow(context.get(self.root, MISSING), self.steps, budget), None)
 
 
 def parse_payload_path(text: str) -> PayloadPath:
@@ -83,14 +84,15 @@ def parse_payload_path(text: str) -> PayloadPath:
     return PayloadPath(text, begin[0], tuple(steps))
 
 
-def _follow(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
+def _follow(value: Any, steps: Sequence[Step], budget: EvaluationBudget) -> Iterator[Any]:
     if value is MISSING:
         return
     if not steps:
         yield value
         return
     for inner in _below(value, steps[0]):
-        yield from _follow(inner, steps[1:])
+        budget.spend(STEP_COST)
+        yield from _follow(inner, steps[1:], budget)
 
 
 def _below(value: Any, step: Step) -> Iterable[Any]:

@@ -23,6 +23,9 @@ import re2
 from functory.engine.errors import Invalid
 
 MAX_EXPRESSION = 2000
+# Compiled expressions that are kept for their next use. A test keeps its own; each may have megabytes, and events bring
+# new ones.
+MAX_KEPT = 32
 
 _LETTERS = r"\p{L}\p{N}_"
 # str.isspace(): the separators, and control characters that count as spaces.
@@ -59,7 +62,7 @@ _TOKEN = re.compile(
 _MULTILINE = re.compile(r"\(\?[a-z]*m")
 
 
-@functools.lru_cache(maxsize=2048)
+@functools.lru_cache(maxsize=MAX_KEPT)
 def compile_expression(text: str, *, ignore_case: bool = False, dot_all: bool = False) -> Any:
     """The compiled expression, with ``search`` and ``match``. Raises :class:`Invalid` with RE2's reason."""
     if len(text) > MAX_EXPRESSION:

@@ -319,3 +319,5 @@ def test_the_last_log_lines_and_those_after_one_are_read_alone(shop: World) -> N
     assert read(after=(1, 5)) == ["line 6", "line 7"]
     assert read(after=(1, 2), limit=2) == ["line 3", "line 4"]
     assert read(after=(2, 0)) == []
+    assert read(fence=1, tail=1) == ["line 7"]
+    assert read(fence=2) == []

@@ -9,8 +9,10 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.maintenance import lost_workers
+from functory.workers.execution import held_claims
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
+from functory.workers.sandbox.supervision import train_habits
 from tests.support.patience import patient
 from tests.support.world import LEASE, World, lines
 
@@ -150,6 +152,9 @@ def test_a_train_loses_and_doubles_nothing(
         train(runner, passengers, **calls)
 
     monkeypatch.setattr(Runner, "train", counted)
+    # On a slow machine, too, the first run of the function is quick enough, and none waits too long behind another.
+    monkeypatch.setattr(train_habits, "_LONGEST_SECONDS", patient(30))
+    monkeypatch.setattr(held_claims, "CLAIM_HOLD_SECONDS", patient(30))
     world.functions.save(
         lines(
             "import os",
