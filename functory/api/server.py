@@ -3,6 +3,8 @@ its clients (:mod:`functory.api.bounded_connection`)."""
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 import time
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # An event loop that has done nothing for so long (seconds) hangs: between two requests it turns ten times a second.
 STALL_SECONDS = 60.0
+# The machine does not have an address, or not its version of IP.
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -31,6 +35,40 @@ class _Uvicorn(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         self.turned_at = time.monotonic()
         return await super().on_tick(counter)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Listen on the first address of the host that this machine has: a name may lead to one of each IP version.
+
+    Raises the OSError of the last one.
+    """
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for number, (family, kind, protocol, _, address) in enumerate(addresses, 1):
+        listener = None
+        try:
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2048)
+        except OSError as error:
+            if listener is not None:
+                listener.close()
+            if error.errno in _NO_ADDRESS and number < len(addresses):
+                continue
+            raise
+        return listener
+    raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+
+
+def _advice(error: OSError) -> str:
+    if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS:
+        return (
+            "name an address of this machine with FUNCTORY_HOST or --host: ip addr shows them; "
+            "::1 is the local one of a machine without IPv4"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "choose a port from 1024 on with FUNCTORY_PORT or --port; lower ones are for root"
+    return "end the program that uses it, or choose another one with FUNCTORY_PORT or --port"
 
 
 class Server:
@@ -58,20 +96,12 @@ class Server:
     def start(self, timeout: float = 20.0) -> None:
         """Listen and serve. Raises :class:`Conflict` for a port that is taken."""
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            self._socket = socket.socket(family, kind, protocol)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind(address)
-            self._socket.listen(2048)
+            self._socket = _listen(self._host, self._port)
         except OSError as error:
-            if self._socket is not None:
-                self._socket.close()
             raise Conflict(
                 f"port {self._port} of {self._host} cannot be used",
                 error.strerror or str(error),
-                "end the program that uses it, or choose another one with FUNCTORY_PORT or --port",
+                _advice(error),
             ) from None
         self.url = http_url(self._host, self._socket.getsockname()[1])
         self._thread = threading.Thread(

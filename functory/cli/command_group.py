@@ -45,6 +45,14 @@ Migrate = Annotated[
     bool, typer.Option("--migrate", help="Upgrade the database to this version's schema first.")
 ]
 ExpectedVersion = Annotated[int | None, option("Fail unless this is the current version (0: it is new).")]
+MaxPerMinute = Annotated[
+    int | None,
+    option(
+        "Events a minute, over ten minutes, beyond which its breaker pauses it; 0 for no limit. "
+        "Default: what is stored, else FUNCTORY_SOURCE_RATE.",
+        "--max-per-minute",
+    ),
+]
 FunctionReference = Annotated[
     str,
     typer.Argument(help="Function: name, or name@3 for version 3.", metavar="NAME[@N]", show_default=False),

@@ -12,12 +12,19 @@ library, a command imports its own noun, and a noun imports the engine only when
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name). Returns the exit status."""
+    # A umask that takes the owner's rights makes files and folders that this process itself could not use.
+    os.umask(os.umask(0o077) & 0o077)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from functory.terminal import standard_streams
+
+        standard_streams.open_closed()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in ([], ["--help"], ["-h"], ["help"]):
         from functory.cli import command_index

@@ -94,7 +94,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
         )
         server.start()
         stack.callback(server.stop, GRACE_SECONDS)
-        stack.enter_context(serving_address.announced(settings, server.url))
+        stack.enter_context(serving_address.announced(settings, server.url, takes_links=owner))
         stack.enter_context(process.show_state_metrics(functory.database, settings))
         own_port = stack.enter_context(process.serve_metrics(settings))
         feed = EventFeed(functory)

@@ -34,6 +34,11 @@ _NETWORK: _Kind = (
     "another machine or program does not answer",
     "check its address, that it runs, and the network between",
 )
+_ADDRESS: _Kind = (
+    Unavailable,
+    "this machine does not have the address, or no free port for it",
+    "choose an address that it has: ip addr shows them",
+)
 _MISSING: _Kind = (Invalid, "{} is not there", "check the path")
 _KINDS: dict[int, _Kind] = {
     errno.EACCES: _DENIED,
@@ -61,7 +66,13 @@ _KINDS: dict[int, _Kind] = {
         "the address is in use",
         "end the other program (ss -ltnp names it), or choose another port",
     ),
-    errno.EADDRNOTAVAIL: _NETWORK,
+    errno.EADDRNOTAVAIL: _ADDRESS,
+    errno.EAFNOSUPPORT: _ADDRESS,
+    errno.EBADF: (
+        Invalid,
+        "a stream that is needed is closed",
+        "start it with a stdout: >/dev/null leaves its output out, and >&- closes it",
+    ),
     errno.ECONNREFUSED: _NETWORK,
     errno.ECONNRESET: _NETWORK,
     errno.ENETUNREACH: _NETWORK,

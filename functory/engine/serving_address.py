@@ -19,11 +19,13 @@ from functory.engine.settings import Settings
 FILE = "server.url"
 # No address is longer: a host has at most 255 characters.
 _MOST_BYTES = 1000
+_LINKS, _NO_LINKS = "takes links", "takes no links"
 
 
 @contextlib.contextmanager
-def announced(settings: Settings, url: str) -> Iterator[None]:
-    """Say that a server listens at ``url`` until the block ends. Of several servers with one home the first is named.
+def announced(settings: Settings, url: str, *, takes_links: bool) -> Iterator[None]:
+    """Say that a server listens at ``url`` until the block ends, and whether a link logs its owner in there. Of several
+    servers with one home the first is named.
 
     Does nothing where the home folder cannot be written: the address of the settings is shown then.
     """
@@ -36,7 +38,7 @@ def announced(settings: Settings, url: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, 0)
-            os.pwrite(file, url.encode(), 0)
+            os.pwrite(file, f"{url}\n{_LINKS if takes_links else _NO_LINKS}\n".encode(), 0)
         yield
     finally:
         os.close(file)
@@ -44,19 +46,25 @@ def announced(settings: Settings, url: str) -> Iterator[None]:
 
 def server_url(settings: Settings) -> str:
     """Return the address of the server of this project: of the one that serves, else the one of the settings."""
-    return _serving(settings) or http_url(settings.host, settings.port)
+    serving = _serving(settings)
+    return serving[0] if serving else http_url(settings.host, settings.port)
 
 
-def _serving(settings: Settings) -> str | None:
+def refuses_links(settings: Settings) -> bool:
+    """Return whether a server of this project serves that no link logs anybody in to (``functory server``)."""
+    return _NO_LINKS in _serving(settings)
+
+
+def _serving(settings: Settings) -> list[str]:
     try:
         file = os.open(settings.home / FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return None
+        return []
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         # The lock is held: there is a server.
-        return os.pread(file, _MOST_BYTES, 0).decode("utf-8", "replace") or None
+        return os.pread(file, _MOST_BYTES, 0).decode("utf-8", "replace").splitlines()
     finally:
         os.close(file)
-    return None
+    return []

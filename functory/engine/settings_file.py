@@ -7,6 +7,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from functory.engine.errors import Invalid
+
 SETTINGS_FILE = Path("functory.toml")
 VARIABLE = "FUNCTORY_CONFIG"
 
@@ -21,8 +23,17 @@ def settings_file() -> Path:
 
 
 def own_above(name: Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
-    """Give ``name`` in each folder above this one, nearest first, where it is of the kind and of this user."""
-    for folder in Path.cwd().parents:
+    """Give ``name`` in each folder above this one, nearest first, where it is of the kind and of this user.
+
+    Raises :class:`Invalid` where this folder was deleted.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise Invalid(
+            "the current folder is gone", "it was deleted or moved", "cd to a folder that is there"
+        ) from None
+    for folder in here.parents:
         try:
             if folder.stat().st_mode & stat.S_IWOTH:
                 return

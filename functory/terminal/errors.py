@@ -9,6 +9,7 @@ from typing import Any
 
 from functory.engine.database import short_ids
 from functory.engine.serialization.control_characters import escape_control_characters, marked_lines
+from functory.terminal.near_options import near_options
 
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
@@ -49,13 +50,22 @@ def print_execution_error(error: Any) -> None:
 def print_usage_error(error: Any) -> int:
     """Print what is wrong with a command line, or its help. Returns the exit status."""
     # Typer's validator puts the kind of its error before the text.
-    message = error.format_message().replace(": Value error, ", ": ")
+    message = (_wrong_option(error) or error.format_message()).replace(": Value error, ", ": ")
     where = error.ctx.command_path if error.ctx is not None else "functory"
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(message.rstrip("\n") + "\n")
         return 0
     print_message(message[:1].lower() + message[1:].rstrip("."), "", f"{where} --help")
     return EXIT_USAGE
+
+
+def _wrong_option(error: Any) -> str | None:
+    """Say which options an unknown one may stand for; None for any other error."""
+    if error.ctx is None or not hasattr(error, "possibilities") or not hasattr(error, "option_name"):
+        return None
+    known = (name for one in error.ctx.command.params for name in (*one.opts, *one.secondary_opts))
+    near = near_options(error.option_name, (name for name in known if name.startswith("--")))
+    return error.message.rstrip(".") + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def print_interrupted() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from functory import engine_under_test
 from functory.engine.errors import Invalid, NotFound, WaitTimeout
 from functory.engine.settings import Settings
 from functory.engine_under_test import EngineUnderTest
@@ -213,6 +214,24 @@ def test_a_nightly_schedule_over_the_change_to_summer_time(functory: EngineUnder
     functory.clock.advance(days=3)
     ticks = [tick["local_time"] for tick in functory.schedules.ticks("nightly")]
     assert ticks == ["2026-03-30T02:30:00+02:00", "2026-03-29T03:00:00+02:00", "2026-03-28T02:30:00+01:00"]
+
+
+def test_an_advance_with_too_many_stops_ends_and_says_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine_under_test.MAX_STOPS == 2000
+    monkeypatch.setattr(engine_under_test, "MAX_STOPS", 3)
+    with new_engine(tmp_path / ".functory") as engine:
+        engine.clock.set("2026-06-01T10:00:30Z")
+        engine.schedules.save("minutely", every="1m")
+        with pytest.raises(WaitTimeout) as limit:
+            engine.clock.advance(minutes=5)
+        assert len(engine.schedules.ticks("minutely")) == 3
+    assert (limit.value.what, limit.value.why) == (
+        "the clock stands at 2026-06-01T10:03:00+00:00, and not yet at 2026-06-01T10:05:30+00:00",
+        "something was due at 3 times on the way",
+    )
+    assert "advance again, or set() the clock" in limit.value.try_
 
 
 def test_the_clock_goes_back_only_before_the_first_row(tmp_path: Path) -> None:

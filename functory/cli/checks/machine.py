@@ -98,6 +98,13 @@ def files(installation: Installation) -> list[Finding]:
         Finding(
             "files",
             "fail",
+            f"{place} is on a read-only file system",
+            "mount it with write access, or set FUNCTORY_HOME to a folder on another one",
+        )
+        if os.statvfs(place).f_flag & os.ST_RDONLY
+        else Finding(
+            "files",
+            "fail",
             f"{user} cannot write {place}",
             f"sudo chown -R {shlex.quote(user)} {shlex.quote(str(place))}; or run it as the user whose files these are",
         )

@@ -12,6 +12,8 @@ from functory.terminal.console import format_duration
 LONG_WAIT_SECONDS = 60.0
 # Differences of clocks below this are of the measurement, or of NTP at work.
 SKEW_SECONDS = 1.0
+# No version of Functory is older: a clock before it is not set.
+EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def database(installation: Installation) -> list[Finding]:
@@ -60,6 +62,17 @@ def clock(installation: Installation) -> list[Finding]:
         return []
     server = stored.clock.wall()
     findings: list[Finding] = []
+    if server < EARLIEST:
+        whose = "this machine's" if stored.file is not None else "the database server's"
+        findings.append(
+            Finding(
+                "clock",
+                "fail",
+                f"{whose} clock says {server:%Y-%m-%d %H:%M} UTC, which is before this program was made: it was "
+                "never set. Schedules, leases, logins and certificates go by it",
+                "timedatectl set-ntp true, or date -s; then start the roles again",
+            )
+        )
     ahead = (stored.clock.now() - server).total_seconds()
     if ahead >= SKEW_SECONDS:
         findings.append(

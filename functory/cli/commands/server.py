@@ -38,11 +38,16 @@ def server(
         http = Server(create_app(functory), settings.host, settings.port, ConnectionLimits.of(settings))
         # Before the database is available, so that /readyz can say what is missing.
         http.start()
-        stack.enter_context(serving_address.announced(settings, http.url))
+        stack.enter_context(serving_address.announced(settings, http.url, takes_links=False))
         process.log.info("listening", url=http.url)
         functory.database.on_lost = shutdown.fail
         if process.wait_for_schema(functory.database, shutdown, upgrade=migrate):
             admission.check(functory)
+            if admission.has_no_person(functory):
+                process.log.info(
+                    "the dashboard has no users, so no user can log in",
+                    **{"try": "functory user create NAME --role admin"},
+                )
             if settings.embedded:
                 stack.enter_context(process.show_state_metrics(functory.database, settings))
             functory.start()

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.engine.serialization import combining_marks
 
 OWN = "functory"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -35,6 +36,8 @@ def modules(item: Any) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _modules(text: str) -> tuple[str, ...]:
     statement = text if text.startswith(("import ", "from ")) else f"import {text}"
+    if combining_marks.has_too_many(statement):
+        return ()
     try:
         nodes = ast.parse(statement).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -18,5 +18,6 @@ def time_of_id(id_: str) -> datetime:
 
 def lowest_id(at: datetime) -> str:
     """Return the lowest UUIDv7 of a time: every id made before it, by the same clock, is lower."""
-    milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
+    # No id has a time before 1970. A clock that was never set begins there, and looks back from there.
+    milliseconds = max(0, (at - _EPOCH) // timedelta(milliseconds=1))
     return str(uuid.UUID(int=(milliseconds << 80) | (7 << 76) | (2 << 62)))

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from functory.engine.database.clock import lowest_id
 from functory.engine.database.schema import counter
 from functory.engine.database.transaction import Tx
+from functory.engine.errors import NotFound
 
 TREES = "pruned.trees"
 LOGS = "pruned.logs"
@@ -34,9 +35,18 @@ def advance(tx: Tx, what: str, cutoff: datetime) -> None:
     tx.execute(sa.update(counter).where(counter.c.name == what, counter.c.value < value).values(value=value))
 
 
-def why_missing(tx: Tx, id_: str) -> str:
-    """Return the reason why an event or execution with this id is missing; empty when it was not pruned."""
+def pruned_before(tx: Tx, id_: str) -> datetime | None:
+    """Return the watermark when an event or execution with this id may have been pruned; else None."""
     until = read(tx)
-    if until is None or id_ >= lowest_id(until):
-        return ""
+    return None if until is None or id_ >= lowest_id(until) else until
+
+
+def why_pruned(until: datetime) -> str:
+    """Return the reason why a row may be missing that is older than the watermark."""
     return f"it may have been pruned: everything that ended before {until:%Y-%m-%d %H:%M} UTC is deleted"
+
+
+def missing(tx: Tx, id_: str, what: str, try_: str = "") -> NotFound:
+    """Return the error for a row with this id that is not there; it says so when the row may have been pruned."""
+    until = pruned_before(tx, id_)
+    return NotFound(what, why_pruned(until) if until else "", try_, pruned_before=until)

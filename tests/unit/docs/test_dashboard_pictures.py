@@ -10,3 +10,13 @@ def test_each_picture_is_small_and_is_shown() -> None:
     for picture in stored:
         assert picture.stat().st_size <= dashboard_pictures.MAX_BYTES, picture.name
         assert f"]({picture.name})" in page, f"{picture.name} is on no page"
+
+
+def test_readme_and_the_home_of_the_documentation_begin_with_a_picture_in_both_themes() -> None:
+    docs = dashboard_pictures.FOLDER.parent
+    for page, folder in ((docs.parent / "README.md", "docs/"), (docs / "index.md", "")):
+        first = page.read_text().split("\n\n")[1]
+        for theme, file in dashboard_pictures.HOME.items():
+            assert file.stat().st_size <= dashboard_pictures.MAX_BYTES, file.name
+            source = "src" if theme == "light" else '(prefers-color-scheme: dark)" srcset'
+            assert f'{source}="{folder}{file.name}"' in first, page.name

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from functory.engine import os_errors
-from functory.engine.errors import Unavailable
+from functory.engine.errors import FunctoryError
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))
@@ -33,6 +33,8 @@ def test_a_message_names_the_files_and_what_was_to_be_done() -> None:
     [
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "/etc/resolv.conf"),
         (TimeoutError("timed out"), "the network between"),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "ip addr"),
+        (OSError(errno.EBADF, "Bad file descriptor"), "/dev/null"),
         (MemoryError(), "ulimit -v"),
         (RuntimeError("can't start new thread"), "ulimit -v"),
     ],
@@ -40,7 +42,7 @@ def test_a_message_names_the_files_and_what_was_to_be_done() -> None:
 def test_errors_without_a_number_are_of_a_kind_too(error: Exception, said: str) -> None:
     assert os_errors.is_of_system(error)
     found = os_errors.explain(error)
-    assert isinstance(found, Unavailable) and found.why and said in found.try_
+    assert isinstance(found, FunctoryError) and found.why and said in found.try_
 
 
 def test_a_defect_is_not_an_error_of_the_system() -> None:

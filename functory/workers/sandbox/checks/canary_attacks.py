@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from functory.engine.errors import Unavailable
+from functory.workers.sandbox.checks import tiers
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.protocol.host import Host, OutputFilter, UnfilteredOutput
 from functory.workers.sandbox.protocol.job import Code, Job, Limits, Outcome
@@ -118,7 +119,8 @@ def canaries(prey):
         attempt("A14", "kill", lambda: os.kill(pid, signal.SIGTERM))
     if os.getppid() > 0:
         attempt("A14", "kill the parent", lambda: os.kill(os.getppid(), 0))
-    attempt("A17", "TCP", lambda: connect(socket.AF_INET, ("127.0.0.1", prey["port"])))
+    family = socket.AF_INET6 if ":" in prey["address"] else socket.AF_INET
+    attempt("A17", "TCP", lambda: connect(family, (prey["address"], prey["port"])))
     attempt("A19", "unix", lambda: connect(socket.AF_UNIX, prey["socket"]))
     for name, number in prey["dangerous"].items():
         attempt("A25", name, lambda: system(number, 0, 0, 0, 0, 0))
@@ -148,7 +150,10 @@ def run_canaries(runner: Runner) -> list[Canary]:
         prey = _Targets(stack)
         outcome = runner.run(_job(prey.facts), cast(Host, _RefusingHost()))
         if outcome.status != "succeeded" or not isinstance(outcome.result, dict):
-            raise Unavailable("the sandbox could not test itself", _why(outcome), "functory doctor")
+            why = _why(outcome)
+            raise Unavailable(
+                "the sandbox could not test itself", why, tiers.advice_on_limits(why) or "functory doctor"
+            )
         found: dict[str, set[str]] = {id_: set(outcome.result.get(id_, ())) for id_ in ATTACKS}
         for id_, what in prey.observed_breaches():
             found[id_].add(what)
@@ -186,6 +191,14 @@ class _RefusingHost:
         raise Unavailable(f"the self-test asked for {name}", "it has no reason to", "report this")
 
 
+def _listen_on_loopback() -> socket.socket:
+    """Return a listener on a free port; on the address of IPv6 where this machine has no other."""
+    try:
+        return socket.create_server(("127.0.0.1", 0))
+    except OSError:
+        return socket.create_server(("::1", 0), family=socket.AF_INET6)
+
+
 class _Targets:
     """The targets of the attacks: all of them belong to the worker's user, and are removed with ``stack``."""
 
@@ -206,7 +219,7 @@ class _Targets:
         ]
         stack.callback(self._clean)
         self._listeners = {
-            "A17": stack.enter_context(socket.create_server(("127.0.0.1", 0))),
+            "A17": stack.enter_context(_listen_on_loopback()),
             "A19": stack.enter_context(socket.socket(socket.AF_UNIX)),
         }
         path = self._bind(folder, stack)
@@ -232,6 +245,7 @@ class _Targets:
             "file": str(file),
             "places": self._places,
             "pid": self._process.pid,
+            "address": self._listeners["A17"].getsockname()[0],
             "port": self._listeners["A17"].getsockname()[1],
             "socket": str(path),
             "program": program,

@@ -27,8 +27,10 @@ def check_tier(settings: Settings, runner: Runner, *, inspecting: bool = False) 
 
     With ``inspecting`` only the zygote of inspections is started: a client that saves functions may run none.
     Without confinement nothing is run unless ``unsafe_no_sandbox`` allows it; the runner itself then warns at
-    every start. ``Invalid`` for settings that contradict each other.
+    every start. ``Invalid`` for settings that contradict each other, ``Unavailable`` as ``tiers.check_process``
+    raises it.
     """
+    tiers.check_process()
     try:
         runner.start(inspecting=inspecting)
     except Unavailable as error:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Literal
 
 import msgspec
 
+from functory.engine import os_errors
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.checks.kernel_probes import Probe
 from functory.workers.sandbox.confinement import cgroup_tree
@@ -34,6 +36,10 @@ TIERS: tuple[Tier, ...] = ("A", "B", "C", "none")
 
 Container = Literal["", "docker", "podman", "kubernetes", "other"]
 
+# A zygote keeps its own descriptors from 32 on, and its worker has a database, a broker and the pipes of children.
+LEAST_OPEN_FILES = 64
+# What a limit of this process refuses, and not the kernel's settings or a filter.
+_SPENT = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOSPC)
 _SECONDS = 60.0  # for all probes; they take a tenth of a second
 _BOOT = (
     "import sys; sys.path[:0] = sys.argv[1:]; "
@@ -94,8 +100,38 @@ class Survey(msgspec.Struct, frozen=True):
     notes: tuple[Gap, ...]
 
 
+def check_process() -> None:
+    """Raise ``Unavailable`` where this process has no /proc, or may open so few files that no sandbox can start.
+
+    Each step of its start would fail with an error of its own, which hides the reason.
+    """
+    if not Path("/proc/self").exists():
+        raise Unavailable(
+            "functions cannot run",
+            "/proc is not mounted, where the kernel says what a process uses",
+            "mount -t proc proc /proc",
+        )
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most != resource.RLIM_INFINITY and most < LEAST_OPEN_FILES:
+        raise Unavailable(
+            "functions cannot run",
+            f"this process may open {most} files at once (ulimit -n), and a sandbox needs {LEAST_OPEN_FILES}",
+            os_errors.explain(OSError(errno.EMFILE, "")).try_,
+        )
+
+
+def advice_on_limits(message: str) -> str:
+    """Return what to change where a message of the kernel names a limit of this process; else an empty text."""
+    spent = next((number for number in _SPENT if os.strerror(number) in message), None)
+    return "" if spent is None else os_errors.explain(OSError(spent, "")).try_
+
+
 def survey() -> Survey:
-    """Try what this machine offers: some tenths of a second, in processes of its own."""
+    """Try what this machine offers: some tenths of a second, in processes of its own.
+
+    Raises ``Unavailable`` as :func:`check_process` does, and where no process can be started.
+    """
+    check_process()
     facts = collect_facts()
     refused = dict(facts.failed_probes)
     works: Tier = "none"
@@ -143,10 +179,22 @@ def collect_facts() -> Facts:
             timeout=_SECONDS,
             check=False,
         )
-        probes = msgspec.json.decode(done.stdout, type=list[Probe])
-    except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(
-            "this machine's sandbox cannot be tried", str(error), "start Python as the worker's user"
+            "this machine's sandbox cannot be tried",
+            str(error),
+            advice_on_limits(str(error)) or "start Python as the worker's user",
+        ) from None
+    try:
+        probes = msgspec.json.decode(done.stdout, type=list[Probe])
+    except msgspec.DecodeError:
+        said = (done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}").split(
+            "\n"
+        )[-1]
+        raise Unavailable(
+            "this machine's sandbox cannot be tried",
+            f"the process that tries it ended early: {said}",
+            advice_on_limits(said) or "start Python as the worker's user",
         ) from None
     return Facts(
         system=system,
@@ -221,7 +269,10 @@ def _advice(probe: Probe, facts: Facts) -> str:
         return "install Python and Functory where every user may read them: not below /root or a home folder"
     if facts.root and "not permitted" in probe.message.lower():
         return f"leave the worker the capabilities {_CAPABILITIES}"
-    return "report this with the output of functory doctor --json: all that it needs was there by itself"
+    return (
+        advice_on_limits(probe.message)
+        or "report this with the output of functory doctor --json: all that it needs was there by itself"
+    )
 
 
 def _advice_on_namespaces(probe: Probe, facts: Facts) -> str:

@@ -43,11 +43,14 @@ class ChildReaper:
             if not self._closed:
                 self._arrived.append(child)
                 if self._thread is None:
-                    self._wake = EventFd()
-                    self._thread = threading.Thread(
-                        target=self._watch, args=(self._wake,), name="functory-child-reaper", daemon=True
+                    wake = self._wake or EventFd()
+                    self._wake = wake
+                    thread = threading.Thread(
+                        target=self._watch, args=(wake,), name="functory-child-reaper", daemon=True
                     )
-                    self._thread.start()
+                    # Where the system gives no more threads, the next child asks again.
+                    thread.start()
+                    self._thread = thread
                 if self._wake is not None:
                     self._wake.set()
                 return

@@ -166,10 +166,10 @@ class Pool:
                     "the runner is closed", "the worker is shutting down", "start another worker"
                 )
             if self._maintenance_thread is None:
-                self._maintenance_thread = threading.Thread(
-                    target=self._maintain, name="functory-pool", daemon=True
-                )
-                self._maintenance_thread.start()
+                thread = threading.Thread(target=self._maintain, name="functory-pool", daemon=True)
+                # Where the system gives no more threads, the next run asks again.
+                thread.start()
+                self._maintenance_thread = thread
             entry = self._entries.setdefault(key, PoolEntry(key))
             entry.users += 1
             return entry

@@ -98,6 +98,19 @@ def test_a_link_of_the_command_logs_the_owner_in(shell: Shell, tmp_path: Path) -
         assert functory.logins.find(functory.logins.log_in_by_link(text))
 
 
+def test_no_link_is_printed_for_a_server_that_would_refuse_it(shell: Shell) -> None:
+    process = shell.start("server", "--port", "0", "--migrate")
+    try:
+        assert process.stdout is not None and "ready" in process.stdout.readline()
+        done = shell.run("dashboard", "link", status=5)
+        assert "takes no link" in done.stderr and "/login" in done.stderr and "#login" not in done.stdout
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=patient(20))
+    (line,) = [line for line in said.splitlines() if "no user can log in" in line]
+    assert "functory user create NAME --role admin" in line
+
+
 def test_a_server_that_others_reach_needs_an_admin_or_no_api(shell: Shell) -> None:
     shell.run("user", "create", "bob", "--role", "author", "--password-stdin", stdin=GOOD)
     server = Shell(shell.folder, processes=True)

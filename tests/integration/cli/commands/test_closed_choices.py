@@ -171,7 +171,7 @@ FREE_NAMES = frozenset({
     "--share", "--signed", "--since", "--source", "--start", "--subject", "--table", "--target-function",
     "--throttle", "--timestamp-header", "--timezone", "--to", "--tolerance", "--tool", "--trigger",
     "--trigger-function", "--type", "--url", "--user", "--when", "--write", "call", "changes", "event", "files",
-    "fields", "file", "folder", "function", "goal", "id", "id_", "key", "memory", "name", "path", "proposal",
+    "fields", "file", "folder", "function", "goal", "id", "id_", "key", "memory", "name", "new", "path", "proposal",
     "query", "question", "reference", "root", "run", "text", "token", "type_", "url", "value", "version",
     "what", "which",
 })  # fmt: skip

@@ -26,7 +26,7 @@ from functory.cli.commands import doctor
 from functory.client import Functory
 from functory.dashboard import serving
 from functory.engine import extras
-from functory.engine.database import migrations, schema
+from functory.engine.database import clock, migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell
@@ -212,6 +212,13 @@ def test_a_clock_that_differs_from_the_servers_is_named(
             assert "timedatectl set-ntp true" in found["advice"]
         else:
             assert found["verdict"] == "ok"
+
+
+def test_a_clock_that_was_never_set_is_a_fault(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.SystemClock, "now", lambda _: datetime(1970, 1, 1, 0, 5, tzinfo=UTC))
+    (found,) = findings(shell, "clock")
+    assert (found["verdict"], found["advice"][:11]) == ("fail", "timedatectl")
+    assert "1970-01-01 00:05 UTC" in found["found"]
 
 
 def test_files_of_others_are_made_private_by_the_advised_commands(shell: Shell) -> None:

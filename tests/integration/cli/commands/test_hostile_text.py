@@ -75,7 +75,7 @@ REASONS = {
     "names, versions and numbers, which are checked when they are stored": """
         proposal approve, proposal reject, proposal withdraw,
         canary promote, canary stop, dashboard link, function delete, function disable, function enable, function label,
-        function log-policy,
+        function log-policy, function rename,
         agent add, agent enable, agent disable, agent remove, approval answer, approval approve,
         login end, token create, token forget, model add, model enable, model remove, budget remove-quota,
         token list, token revoke, token store, trigger label, user create, user delete, user disable, user enable,

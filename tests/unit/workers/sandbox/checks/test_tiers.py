@@ -131,6 +131,14 @@ NO_MOUNTS = refused(mounts=errno.EACCES)
         (
             Facts(
                 root=True,
+                failed_probes={"tier A": Probe("tier A", message="fork: Resource temporarily unavailable")},
+            ),
+            "B",
+            [("fork", "ulimit -u")],
+        ),
+        (
+            Facts(
+                root=True,
                 failed_probes=FULL
                 | {"tier C": Probe("tier C", message="os.py cannot be read by user 1879048192")},
             ),
