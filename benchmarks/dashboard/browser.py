@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import re
 import statistics
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from benchmarks.dashboard import bundle
 from benchmarks.dashboard.readings import Reading
 from functory.dashboard.serving import STATIC
 from tests.services.installation import Found, find
@@ -67,7 +65,7 @@ def measure(
     """Look at the pages of the server at ``url`` as this user."""
     from playwright.sync_api import sync_playwright
 
-    yield from _bundle(STATIC)
+    yield from bundle.sizes(STATIC)
     found = find("chromium")
     if not isinstance(found, Found):
         raise SystemExit(found.why)
@@ -299,30 +297,3 @@ def _emitting(client: httpx.Client) -> Iterator[None]:
 
 def _get(client: httpx.Client, path: str, **query: Any) -> Any:
     return client.get(path, params=query).raise_for_status().json()
-
-
-def _bundle(folder: Path) -> Iterator[Reading]:
-    """Sizes of the built scripts, compressed: each with what it loads at once, without what was there before."""
-    scripts = {path.name: path.read_text() for path in (folder / "assets").glob("*.js")}
-    first = _loaded(scripts, "app-")
-    editor = _loaded(scripts, "editor-") - first
-    differences = _loaded(scripts, "difference-") - editor - first
-
-    def size(names: set[str]) -> float:
-        return sum(len(gzip.compress(scripts[name].encode(), 9)) for name in names) / 1024
-
-    yield Reading("scripts of the first load", size(first), "kB gz", 60)
-    yield Reading("scripts without the editor", size(set(scripts) - editor - differences), "kB gz", 110)
-    yield Reading("scripts of the editor", size(editor), "kB gz", 160)
-    yield Reading("scripts of differences, beside the editor", size(differences), "kB gz")
-
-
-def _loaded(scripts: dict[str, str], prefix: str) -> set[str]:
-    found: set[str] = set()
-    open_ = [name for name in scripts if name.startswith(prefix)]
-    while open_:
-        one = open_.pop()
-        if one in scripts and one not in found:
-            found.add(one)
-            open_ += re.findall(r'(?:from|import)\s*"\./([\w.-]+\.js)"', scripts[one])
-    return found

@@ -71,17 +71,23 @@ def measure(client: httpx.Client, environment: Mapping[str, str]) -> list[Latene
     # The command does not run roles of its own: the server's worker has the execution.
     beside = {**environment, "FUNCTORY_BROKER_URL": "none://"}
     with contextlib.ExitStack() as stack:
-        local = stack.enter_context(_command(id_, beside))
-        remote = stack.enter_context(_command(id_, server))
+        follow = ("execution", "logs", id_, "--follow", "--json")
+        local = stack.enter_context(_command(follow, beside))
+        remote = stack.enter_context(_command(follow, server))
+        # It starts an execution of its own: the same numbers.
+        run = stack.enter_context(_command(("run", "print_times"), beside))
         readers = [
             _Reader("stream", lambda: _streamed(client, id_)),
             _Reader("execution logs --follow", lambda: _shown(local)),
             _Reader("execution logs --follow, over the server", lambda: _shown(remote)),
+            _Reader("run", lambda: _said(run)),
         ]
         try:
             numbers = _last_lines(readers)
         finally:
-            client.post(f"/executions/{id_}:cancel", json={}).raise_for_status()
+            open_ = client.get("/executions", params={"function": "print_times", "state": "running"})
+            for row in open_.raise_for_status().json()["items"]:
+                client.post(f"/executions/{row['id']}:cancel", json={}).raise_for_status()
         return [_lateness(reader, numbers) for reader in readers]
 
 
@@ -121,12 +127,13 @@ def _streamed(client: httpx.Client, id_: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _command(id_: str, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+def _command(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     program = Path(sys.executable).with_name("functory")
     with subprocess.Popen(
-        [program, "execution", "logs", id_, "--follow", "--json"],
+        [program, *arguments],
         env=os.environ | dict(environment),
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if arguments[0] == "run" else None,
         text=True,
     ) as process:
         try:
@@ -140,3 +147,12 @@ def _shown(process: subprocess.Popen[str]) -> Iterator[str]:
     for line in process.stdout:
         row: dict[str, Any] = json.loads(line)
         yield row["text"]
+
+
+def _said(process: subprocess.Popen[str]) -> Iterator[str]:
+    """What `functory run` shows of an execution that goes on."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        _, found, text = line.partition("stdout: ")
+        if found:
+            yield text

@@ -55,9 +55,12 @@ async function load(entry: Entry, path: string, query: Query, read: Read): Promi
   }
 }
 
+type Topics = readonly (string | null | false)[];
+
 export interface DataOptions<T = unknown> {
-  /** Topics of the stream after whose frames the data is fetched anew, at most twice a second. */
-  readonly topics?: readonly (string | null | false)[];
+  /** Topics of the stream after whose frames the data is fetched anew, at most twice a second; those that only the data
+   * names are made from it. */
+  readonly topics?: Topics | ((data: T) => Topics);
   /** Seconds between two fetches, for data that has no topic. */
   readonly every?: number;
   /** Says of the data whether it is fetched every so often. What ends before the stream has a topic sends no frame. */
@@ -106,7 +109,9 @@ export function useData<T>(path: string | null, query: Query = {}, options: Data
       reload.soon();
     };
   }, [key, seconds]);
-  useStream(path === null ? [] : (options.topics ?? []), {
+  const topics =
+    typeof options.topics === "function" ? (state.data === null ? [] : options.topics(state.data)) : options.topics;
+  useStream(path === null ? [] : (topics ?? []), {
     rows: reload.soon,
     skipped: reload.soon,
     resync: reload.now,

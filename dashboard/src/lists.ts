@@ -10,6 +10,10 @@ import { type Query, queryText } from "./urls.ts";
 
 export const MAX_ROWS = 5000;
 const PAGE = 100;
+const MAX_PAGE = 1000;
+// A page looks at a bounded part of the rows: one of a rare filter may be empty and still have others behind it. This
+// many are read before the person is asked whether to look further.
+const PAGES = 5;
 
 export interface ListOptions<T> {
   /** The route below /api/v1. */
@@ -22,12 +26,21 @@ export interface ListOptions<T> {
   readonly accepts?: (row: T) => boolean;
 }
 
+/** Pages that were read one after another. */
+interface Walk<T> {
+  readonly rows: readonly T[];
+  readonly next: string | null;
+  readonly pages: number;
+}
+
 export class List<T> {
   readonly rows: Signal<readonly T[]> = signal([]);
   readonly error: Signal<Problem | null> = signal(null);
   readonly loading = signal(false);
   /** True once the last page is here. */
   readonly complete = signal(false);
+  /** True when the last pages had too few rows and older ones are not looked at yet: one is asked before they are. */
+  readonly paused = signal(false);
   /** True once the first page is here. */
   readonly loaded = signal(false);
   /** New rows that wait because the list is not at its top. */
@@ -42,6 +55,8 @@ export class List<T> {
   readonly index: ReadonlySignal<ReadonlyMap<string, number>>;
   scrollTop = 0;
   private next: string | null = null;
+  /** Pages in which the rows that are shown were found. */
+  private pages = 0;
   private abort: AbortController | null = null;
 
   constructor(readonly options: ListOptions<T>) {
@@ -53,23 +68,31 @@ export class List<T> {
     return this.scrollTop < 2 && this.active.value === 0;
   }
 
+  /** True when there are more rows than a list keeps. */
+  get full(): boolean {
+    return this.rows.value.length >= MAX_ROWS && !this.complete.value;
+  }
+
   /** Fetches what is shown anew; it stays until the answer is here. New rows wait unless one reads at the top. */
   async reload(atTop = true): Promise<void> {
-    this.abort?.abort();
-    const abort = new AbortController();
-    this.abort = abort;
-    this.loading.value = true;
+    const abort = this.begin();
+    const { length } = this.rows.value;
+    const known = this.index.value;
+    // As many rows as before: the place where one reads is to be there again.
+    const missing = (rows: readonly T[]) => {
+      if (!rows.length) return Math.max(1, length);
+      const first = atTop ? 0 : rows.findIndex((row) => known.has(this.options.key(row)));
+      return first < 0 ? length : length - (rows.length - first);
+    };
     try {
-      const page = await this.read(null, abort.signal, Math.min(1000, Math.max(PAGE, this.rows.value.length)));
+      const found = await this.walk(null, abort.signal, Math.max(PAGES, this.pages), PAGE, missing);
       if (this.abort !== abort) return;
-      this.put(page.items, atTop);
-      this.next = page.next;
-      this.complete.value = page.next === null;
+      this.put(found.rows, atTop);
+      this.pages = found.pages;
       this.skipped.value = 0;
-      this.error.value = null;
       this.loaded.value = true;
       this.active.value = Math.min(this.active.value, Math.max(0, this.rows.value.length - 1));
-      this.loading.value = false;
+      this.ended(found.next, found.rows.length < Math.max(1, length));
     } catch (error) {
       this.failed(error, abort);
     }
@@ -84,28 +107,62 @@ export class List<T> {
     this.rows.value = rows.slice(first);
   }
 
-  /** Fetches the next page. */
+  /** Fetches the next page, and those behind it while they are empty. */
   async more(): Promise<void> {
-    if (this.loading.value || this.complete.value || this.next === null || this.rows.value.length >= MAX_ROWS) return;
-    const abort = new AbortController();
-    this.abort = abort;
-    this.loading.value = true;
+    const { next } = this;
+    if (this.loading.value || this.complete.value || next === null || this.rows.value.length >= MAX_ROWS) return;
+    const abort = this.begin();
+    const isNew = (row: T) => !this.index.value.has(this.options.key(row));
+    const missing = (rows: readonly T[]) => (rows.some(isNew) ? 0 : 1);
     try {
-      const page = await this.read(this.next, abort.signal, this.options.limit ?? PAGE);
+      const room = MAX_ROWS - this.rows.value.length;
+      const found = await this.walk(next, abort.signal, PAGES, Math.min(room, this.options.limit ?? PAGE), missing);
       if (this.abort !== abort) return;
-      const known = this.index.value;
-      this.rows.value = [...this.rows.value, ...page.items.filter((row) => !known.has(this.options.key(row)))];
-      this.next = page.next;
-      this.complete.value = page.next === null;
-      this.error.value = null;
-      this.loading.value = false;
+      const added = found.rows.filter(isNew);
+      this.rows.value = [...this.rows.value, ...added];
+      this.pages += found.pages;
+      this.ended(found.next, !added.length);
     } catch (error) {
       this.failed(error, abort);
     }
   }
 
-  private read(before: string | null, signal: AbortSignal, limit: number): Promise<Page<T>> {
-    return get<Page<T>>(this.options.path, { ...this.options.query, limit, before }, { signal });
+  private begin(): AbortController {
+    this.abort?.abort();
+    this.abort = new AbortController();
+    this.loading.value = true;
+    return this.abort;
+  }
+
+  /** Reads pages from a cursor on until no row is missing, at most `most` of them. */
+  private async walk(
+    before: string | null,
+    signal: AbortSignal,
+    most: number,
+    least: number,
+    missing: (rows: readonly T[]) => number,
+  ): Promise<Walk<T>> {
+    const rows: T[] = [];
+    let next = before;
+    let pages = 0;
+    let lacks = missing(rows);
+    do {
+      const limit = Math.min(MAX_PAGE, Math.max(least, lacks), MAX_ROWS - rows.length);
+      const page = await get<Page<T>>(this.options.path, { ...this.options.query, limit, before: next }, { signal });
+      rows.push(...page.items);
+      next = page.next;
+      pages += 1;
+      lacks = missing(rows);
+    } while (next !== null && lacks > 0 && pages < most && rows.length < MAX_ROWS);
+    return { rows, next, pages };
+  }
+
+  private ended(next: string | null, lacks: boolean): void {
+    this.next = next;
+    this.complete.value = next === null;
+    this.paused.value = next !== null && lacks && !this.full;
+    this.error.value = null;
+    this.loading.value = false;
   }
 
   private failed(error: unknown, abort: AbortController): void {
@@ -148,9 +205,9 @@ export class List<T> {
     this.fresh.value = [];
     if (this.active.value > 0) this.active.value += rows.length;
     if (all.length > MAX_ROWS) {
-      // The farthest rows are dropped and fetched again when one scrolls there: by a new page from the top.
+      // The farthest rows are dropped: the list does not end with the last one that is left.
       all.length = MAX_ROWS;
-      this.complete.value = true;
+      this.complete.value = false;
     }
     this.rows.value = all;
   }
@@ -224,7 +281,8 @@ export function useRenewed<T>(list: List<T>, seconds: number): void {
   useEffect(
     () =>
       every(seconds, () => {
-        if (list.rows.peek().length <= PAGE && !list.loading.peek()) void list.reload(list.atTop);
+        const isShort = list.rows.peek().length <= PAGE && !list.paused.peek();
+        if (isShort && !list.loading.peek()) void list.reload(list.atTop);
       }),
     [list, seconds],
   );

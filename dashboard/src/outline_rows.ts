@@ -52,6 +52,11 @@ export function waysToFailures(nodes: readonly OutlineNode[]): ReadonlySet<strin
   return found;
 }
 
+/** Number of children that are not among these nodes; with `failuresOnly` of nodes where a bad end is not. */
+export function leftOut(nodes: readonly OutlineNode[], failuresOnly = false): number {
+  return nodes.reduce((sum, node) => sum + (failuresOnly && !isBad(node.worst) ? 0 : node.left_out), 0);
+}
+
 /** The rows to draw. `only` leaves out every other node. Iterative: a chain of thousands does not end the stack. */
 export function outlineRows(
   forest: Forest,

@@ -6,7 +6,6 @@ import { match } from "./urls.ts";
 import { agentRoutes } from "./pages/agents.ts";
 import { buildRoutes } from "./pages/build.ts";
 import { guardRoutes } from "./pages/guard.ts";
-import { modelRoutes } from "./pages/models.ts";
 import { nowRoutes } from "./pages/now.ts";
 
 export interface Route {
@@ -21,7 +20,7 @@ export interface Route {
 }
 
 export function routes(): readonly Route[] {
-  return [...nowRoutes, ...buildRoutes, ...guardRoutes, ...modelRoutes, ...agentRoutes];
+  return [...nowRoutes, ...buildRoutes, ...guardRoutes, ...agentRoutes];
 }
 
 /** The first route that fits, with its parameters. Patterns with fixed words go before those with parameters. */

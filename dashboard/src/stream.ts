@@ -2,7 +2,7 @@
 
 import { effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { get, online } from "./api.ts";
+import { get, loggedOut, online } from "./api.ts";
 import type { Bar, LogLine } from "./rows.ts";
 import { type Message, StreamHub } from "./stream_hub.ts";
 import { streamWorker } from "./workers.ts";
@@ -39,7 +39,7 @@ let scheduled = false;
 let asleep = false;
 
 function topics(): string[] {
-  return asleep ? [] : ["bar", ...[...listeners.keys()].sort()];
+  return asleep || loggedOut.value ? [] : ["bar", ...[...listeners.keys()].sort()];
 }
 
 /** Listens to a topic; returns what ends it. Exported for tests. */
@@ -91,6 +91,10 @@ function schedule(): void {
   else requestAnimationFrame(flush);
 }
 
+function askWhoIsHere(): void {
+  void get("/me").catch(() => {});
+}
+
 /** Applies a message of the hub. Exported for tests. */
 export function receive(message: Message): void {
   if (message.kind === "status") {
@@ -100,12 +104,14 @@ export function receive(message: Message): void {
     if (message.live) online.value = true;
     return;
   }
+  // The login may have ended: a request tells, also on a page that would make none for a while.
+  if (message.kind === "refused") askWhoIsHere();
   if (message.kind !== "frame") return;
   const { event, topic } = message;
   const data = message.data as { rows?: unknown[]; lines?: LogLine[]; n?: number };
   if (event === "bar") bar.value = message.data as Bar;
-  // The server stops, or the login has ended: a request tells, also on a page that would make none for a while.
-  else if (event === "bye") void get("/me").catch(() => {});
+  // The server stops, or the login has ended.
+  else if (event === "bye") askWhoIsHere();
   else if (event === "rows" && topic && data.rows) {
     const last = waiting.at(-1);
     if (last?.topic === topic) last.rows.push(...data.rows);
@@ -153,24 +159,32 @@ export function startStream(): void {
     );
     sendTopics = (wanted) => hub.want("page", wanted);
   }
+  sleepWhileHidden(worker ? HIDDEN_AFTER : 0);
+  // A page of an ended login asks for nothing more: each try would be refused, and be in the audit.
+  loggedOut.subscribe(() => sendTopics(topics()));
+}
+
+/** Gives the topics up while nobody sees the page, after so many milliseconds. */
+function sleepWhileHidden(after: number): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  document.addEventListener("visibilitychange", () => {
+  const look = () => {
     clearTimeout(timer);
     if (document.hidden)
-      timer = setTimeout(
-        () => {
-          asleep = true;
-          sendTopics(topics());
-        },
-        worker ? HIDDEN_AFTER : 0,
-      );
-    else if (asleep) {
+      timer = setTimeout(() => {
+        asleep = true;
+        sendTopics(topics());
+      }, after);
+    else {
+      const missed = asleep;
       asleep = false;
+      // Also without a gap: of too many tabs, those that were seen last are live.
       sendTopics(topics());
-      receive({ kind: "frame", event: "resync", topic: null, data: {} });
+      if (missed) receive({ kind: "frame", event: "resync", topic: null, data: {} });
     }
-  });
-  sendTopics(topics());
+  };
+  document.addEventListener("visibilitychange", look);
+  // A tab that is opened in the background is hidden from its first moment, and gets no event that says so.
+  if (document.hidden) look();
 }
 
 /** Listens to topics while the component is shown and the live switch is on. Null topics are left out. */

@@ -5,6 +5,8 @@
 export type Message =
   | { readonly kind: "frame"; readonly event: string; readonly topic: string | null; readonly data: unknown }
   | { readonly kind: "status"; readonly live: boolean }
+  /** The server has answered the stream with an error. */
+  | { readonly kind: "refused" }
   | { readonly kind: "ping" };
 
 export interface Source {
@@ -23,9 +25,16 @@ const EVENTS = ["rows", "log", "bar", "skipped", "resync", "gone", "bye"];
 const CLOSED = 2;
 /** Topics that change at once (a page opens, another one ends) make one new stream. */
 const SETTLE = 60;
+/** More topics are refused by the server (functory/api/stream/topics.py), and then no tab would be live. */
+export const MAX_TOPICS = 60;
 
 export class StreamHub<L> {
+  // In the order in which they last said what they want.
   private readonly wanted = new Map<L, ReadonlySet<string>>();
+  // Those with a topic that had no place in the stream.
+  private leftOut = new Set<L>();
+  // Those whose topics have a place again, in the stream that is opened next: they have a gap.
+  private readonly returned = new Set<L>();
   private source: Source | null = null;
   private next: Source | null = null;
   private topics = "";
@@ -41,13 +50,15 @@ export class StreamHub<L> {
 
   /** Sets the topics of a listener; it gets the status at once. */
   want(listener: L, topics: readonly string[]): void {
-    const known = this.wanted.has(listener);
+    const known = this.wanted.delete(listener);
     this.wanted.set(listener, new Set(topics));
     if (!known) this.tell(listener, { kind: "status", live: this.live });
     this.settle();
   }
 
   drop(listener: L): void {
+    this.leftOut.delete(listener);
+    this.returned.delete(listener);
     if (this.wanted.delete(listener)) this.settle();
   }
 
@@ -55,9 +66,23 @@ export class StreamHub<L> {
     return [...this.wanted.keys()];
   }
 
+  // The topics of the listeners that spoke last have a place first. A listener with a topic that has none is told that
+  // it is not live, and fetches anew when all of its topics have one again.
   private union(): string {
     const all = new Set<string>();
-    for (const topics of this.wanted.values()) for (const topic of topics) all.add(topic);
+    const leftOut = new Set<L>();
+    for (const [listener, topics] of [...this.wanted].reverse())
+      for (const topic of topics)
+        if (all.has(topic) || all.size < MAX_TOPICS) all.add(topic);
+        else leftOut.add(listener);
+    const before = this.leftOut;
+    this.leftOut = leftOut;
+    for (const listener of leftOut) if (!before.has(listener)) this.tell(listener, { kind: "status", live: false });
+    for (const listener of before)
+      if (!leftOut.has(listener)) {
+        this.tell(listener, { kind: "status", live: this.live });
+        this.returned.add(listener);
+      }
     return [...all].sort().join(",");
   }
 
@@ -97,14 +122,19 @@ export class StreamHub<L> {
       this.failures = 0;
       this.setLive(true);
       // A stream that had to be opened anew has a gap: what is shown is fetched again.
-      if (lost) this.broadcast({ kind: "frame", event: "resync", topic: null, data: {} });
+      for (const listener of lost ? this.wanted.keys() : this.returned)
+        this.tell(listener, { kind: "frame", event: "resync", topic: null, data: {} });
+      this.returned.clear();
       lost = false;
     });
     source.addEventListener("error", () => {
       if (source !== this.next && source !== this.source) return;
       this.setLive(false);
       // The browser reconnects by itself, with the last id, unless the answer was an error.
-      if (source.readyState === CLOSED) this.retry();
+      if (source.readyState === CLOSED) {
+        this.broadcast({ kind: "refused" });
+        this.retry();
+      }
     });
     for (const name of EVENTS)
       source.addEventListener(name, (event) => {
@@ -148,7 +178,8 @@ export class StreamHub<L> {
   private setLive(live: boolean): void {
     if (this.live === live) return;
     this.live = live;
-    this.broadcast({ kind: "status", live });
+    for (const listener of this.wanted.keys())
+      this.tell(listener, { kind: "status", live: live && !this.leftOut.has(listener) });
   }
 
   private broadcast(message: Message): void {

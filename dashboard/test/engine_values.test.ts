@@ -8,6 +8,7 @@ import { LOGIN_FAILURES, loginFailure } from "../src/login_failures.ts";
 import { lookOf } from "../src/parts/marks.ts";
 import { REASONS } from "../src/reasons.ts";
 import { shortId } from "../src/short_ids.ts";
+import { MAX_TOPICS } from "../src/stream_hub.ts";
 import values from "./engine_values.json";
 
 const same = (mine: readonly string[], engine: readonly string[]) =>
@@ -46,4 +47,8 @@ test("every failed login by a provider has words, and a code that is not known n
 
 test("every reason of a suppression has words and a remedy", () => {
   same(Object.keys(REASONS), values.reasons);
+});
+
+test("a stream has as many topics as the server takes", () => {
+  assert.equal(MAX_TOPICS, values.stream_topics);
 });

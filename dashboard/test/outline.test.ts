@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { jointsOf, layoutTree } from "../src/layout/tree.ts";
-import { forestOf, outlineRows, waysToFailures } from "../src/outline_rows.ts";
+import { forestOf, leftOut, outlineRows, waysToFailures } from "../src/outline_rows.ts";
 import { criticalPath } from "../src/parts/trace.tsx";
 import { node } from "./rows.ts";
 
@@ -53,4 +53,10 @@ test("a joined match has a line to its execution, unless that is in another tree
     node("v:e", "e", { kind: "suppressed", execution_id: null }),
   ];
   assert.deepEqual(jointsOf(nodes), [{ from: "t:e", to: "x" }]);
+});
+
+test("what is not among the nodes is counted, of failures only where a bad end is not", () => {
+  const nodes = [node("a", null, { left_out: 30 }), node("b", "a", { left_out: 2, worst: "failed" }), node("c", "a")];
+  assert.equal(leftOut(nodes), 32);
+  assert.equal(leftOut(nodes, true), 2);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { receive, subscribe } from "../src/stream.ts";
+import { mock, test } from "node:test";
+import { loggedOut } from "../src/api.ts";
+import { receive, startStream, subscribe } from "../src/stream.ts";
 import { type Message, type Source, StreamHub } from "../src/stream_hub.ts";
 
 class FakeSource implements Source {
@@ -125,6 +126,93 @@ test("bye of a server that stops is no end: the stream is opened again", () => {
   run();
   assert.equal(sources.length, 2);
 });
+
+test("of more topics than the server takes, those of the tabs that spoke last are live, and the others know it", () => {
+  const { hub, sources, told, run } = world();
+  for (let tab = 0; tab < 40; tab++) hub.want(`tab ${tab}`, ["bar", `tree:${tab}`, `logs:${tab}`]);
+  run();
+  sources[0]?.fire("open");
+  const asked = topics(sources[0])?.split(",") ?? [];
+  assert.equal(asked.length, 60);
+  assert.ok(asked.includes("tree:39") && asked.includes("bar") && !asked.includes("tree:3"));
+  const status = (tab: string) => told.filter(([to, message]) => to === tab && message.kind === "status").at(-1)?.[1];
+  assert.deepEqual(status("tab 39"), { kind: "status", live: true });
+  assert.deepEqual(status("tab 3"), { kind: "status", live: false });
+  // Of the others one is closed: the tab that speaks is live again, and fetches what it has missed.
+  hub.want("tab 3", ["bar", "tree:3", "logs:3"]);
+  run();
+  told.length = 0;
+  sources[1]?.fire("open");
+  assert.ok(topics(sources[1])?.split(",").includes("tree:3"));
+  assert.deepEqual(told, [["tab 3", { kind: "frame", event: "resync", topic: null, data: {} }]]);
+});
+
+test("after a refused stream a page asks who is here, and asks for nothing more once its login has ended", async () => {
+  const { hub, sources, told, run } = world();
+  hub.want("a", ["bar"]);
+  run();
+  (sources[0] as FakeSource).readyState = 2;
+  sources[0]?.fire("error");
+  assert.ok(told.some(([, message]) => message.kind === "refused"));
+  const page = surroundings(false);
+  const asked: unknown[] = [];
+  const { fetch } = globalThis;
+  Object.assign(globalThis, {
+    fetch: async (url: unknown) => {
+      asked.push(url);
+      return { ok: false, status: 401, json: async () => ({ title: "nobody is logged in" }) };
+    },
+  });
+  startStream();
+  assert.deepEqual(page.sent.at(-1), { topics: ["bar"] });
+  receive({ kind: "refused" });
+  while (!loggedOut.value) await new Promise(setImmediate);
+  assert.deepEqual(asked, ["/api/v1/me"]);
+  assert.deepEqual(page.sent.at(-1), { topics: [] });
+  subscribe("events", {})();
+  assert.deepEqual(page.sent.at(-1), { topics: [] });
+  loggedOut.value = false;
+  Object.assign(globalThis, { fetch });
+  page.end();
+});
+
+test("a tab that is opened in the background gives its topics up, and is live once it is seen", () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const page = surroundings(true);
+  startStream();
+  assert.deepEqual(page.sent.at(-1), { topics: ["bar"] });
+  mock.timers.tick(60_000);
+  assert.deepEqual(page.sent.at(-1), { topics: [] });
+  let fetched = 0;
+  const end = subscribe("events", { resync: () => (fetched += 1) });
+  assert.deepEqual(page.sent.at(-1), { topics: [] });
+  page.show();
+  assert.deepEqual(page.sent.at(-1), { topics: ["bar", "events"] });
+  assert.equal(fetched, 1);
+  end();
+  mock.timers.reset();
+  page.end();
+});
+
+// A browser with a SharedWorker, as far as a page sees it.
+function surroundings(hidden: boolean) {
+  const sent: unknown[] = [];
+  const document = Object.assign(new EventTarget(), { hidden });
+  const SharedWorker = class {
+    readonly port = { onmessage: null, postMessage: (message: unknown) => sent.push(message) };
+  };
+  Object.assign(globalThis, { document, window: new EventTarget(), SharedWorker });
+  return {
+    sent,
+    show: () => {
+      document.hidden = false;
+      document.dispatchEvent(new Event("visibilitychange"));
+    },
+    end: () => {
+      for (const name of ["document", "window", "SharedWorker"]) Reflect.deleteProperty(globalThis, name);
+    },
+  };
+}
 
 test("when the last tab is gone the stream is closed", () => {
   const { hub, sources, run } = world();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { pageOf } from "../src/search_results.ts";
 import { match, ownHref, queryText, urls } from "../src/urls.ts";
 
 test("a name with every kind of character comes back from its address", () => {
@@ -28,4 +29,15 @@ test("an address that is cut or has a broken escape fits no page", () => {
   assert.equal(match("/functions/:name/v/:n", "/functions/x/v"), null);
   assert.equal(match("/functions/:name", "/functions/"), null);
   assert.equal(match("/functions/:name", "/functions/%E0%A4%A"), null);
+});
+
+test("what the search finds leads to its page, also what has a name and was found by its id", () => {
+  const found = (kind: string, name: string, id: string | null = "019b-id") => pageOf({ kind, id, name, time: null });
+  assert.equal(found("execution", "add"), "/executions/019b-id");
+  assert.equal(found("event", "order.received"), "/events/019b-id");
+  assert.equal(found("call", "ask"), "/calls/019b-id");
+  assert.equal(found("trigger", "on-order"), "/triggers/on-order");
+  assert.equal(found("version", "add@12"), "/functions/add/v/12");
+  assert.equal(found("function", "add", null), "/functions/add");
+  assert.equal(found("proposal", "add"), null);
 });

@@ -13,7 +13,7 @@ from functory.client import Functory
 from functory.engine.access.scopes import Scope
 from functory.engine.database import counters
 from functory.engine.database.transaction import Tx
-from functory.engine.executions import worker_registry
+from functory.engine.executions import event_listing, worker_registry
 from functory.engine.functions import listing
 from functory.engine.maintenance import attention, verifier
 from functory.engine.tallies import histogram
@@ -101,11 +101,13 @@ class Overviews:
             stopped = attention.stopped(tx, LINES, scope)
             checks = None if scope is not None else verifier.last_results(tx)
             outcomes = engine.tallies.outcomes(tx, names)
+            is_new = not event_listing.has_history(tx)
         counts["approvals"] = kept.approvals
         counts["dead"] = outcomes["dead"]
         counts["failed"] = outcomes["failed"] + outcomes["timed_out"]
         bar = self._bar(scope)
         found = {
+            "is_new": is_new,
             "needs_you": _needs(counts),
             "series": _series(minutes, scope),
             "failing": [

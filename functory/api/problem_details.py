@@ -14,8 +14,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from functory.api.request_metrics import route_of
+from functory.engine import problem_advice
 from functory.engine.access.logins import TooManyAttempts, WrongPassword
 from functory.engine.database import audit
+from functory.engine.database.clock import new_id
 from functory.engine.errors import (
     AlreadyDecided,
     AmbiguousId,
@@ -76,6 +78,8 @@ def install(app: FastAPI) -> None:
         if isinstance(error, Forbidden):
             more["needs"] = error.needs
             _record(request, error)
+        if isinstance(error, NotFound) and error.pruned_before is not None:
+            more["pruned_before"] = f"{error.pruned_before.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         if isinstance(error, AmbiguousId):
             more["candidates"] = error.candidates
         if isinstance(error, SchemaMismatch):
@@ -86,6 +90,8 @@ def install(app: FastAPI) -> None:
             at = error.decided_at
             more["decided_by"] = error.decided_by
             more["decided_at"] = None if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            more["trace"] = _log_defect(request, error)
         headers: dict[str, str] = {}
         if status == HTTPStatus.UNAUTHORIZED:
             headers["www-authenticate"] = "Bearer"
@@ -111,8 +117,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     def defect(request: Request, error: Exception) -> JSONResponse:
-        log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
-        return problem(500, detail="this is a defect; the server's log has the details")
+        trace = _log_defect(request, error)
+        return problem(500, detail="this is a defect; the server's log has the details", trace=trace)
+
+
+def _log_defect(request: Request, error: Exception) -> str:
+    """Log an error of the server. Returns the value by which its line is found."""
+    trace = new_id()
+    log.error("request failed", trace=trace, method=request.method, path=request.url.path, exc_info=error)
+    return trace
 
 
 def _record(request: Request, error: Forbidden) -> None:
@@ -138,11 +151,16 @@ def _record(request: Request, error: Forbidden) -> None:
 def problem(
     status: int, *, title: str = "", detail: str = "", headers: dict[str, str] | None = None, **more: Any
 ) -> JSONResponse:
-    """A response with the members of RFC 9457, section 3.1; ``more`` are extension members (3.2)."""
+    """A response with the members of RFC 9457, section 3.1; ``more`` are extension members (3.2). Each has ``try``."""
     members = {"type": "about:blank", "title": title or _phrase(status), "status": status}
     if detail:
         members["detail"] = detail
-    return _Problem(members | more, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+    return _Problem(
+        members | {"try": problem_advice.of_status(status)} | more,
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=headers,
+    )
 
 
 class _Problem(JSONResponse):

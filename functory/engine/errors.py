@@ -40,9 +40,17 @@ class Invalid(FunctoryError):
 
 
 class NotFound(FunctoryError):
-    """A function, version, trigger, event, execution or secret that does not exist."""
+    """A function, version, trigger, event, execution or secret that does not exist. When it may have been pruned,
+    ``pruned_before`` is the time before which all that ended was.
+    """
 
     code = 3
+
+    def __init__(
+        self, what: str, why: str = "", try_: str = "", *, pruned_before: datetime | None = None
+    ) -> None:
+        super().__init__(what, why, try_)
+        self.pruned_before = pruned_before
 
 
 class AmbiguousId(NotFound):

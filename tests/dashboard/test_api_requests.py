@@ -1,4 +1,4 @@
-"""What a page asks the API for when it is opened. That no page asks for more than four answers: test_every_page."""
+"""What an execution and its parts ask the API for when they are opened: at most four answers each."""
 
 from __future__ import annotations
 

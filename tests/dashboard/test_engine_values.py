@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from functory.api.access.login_failures import FAILURES
+from functory.api.stream.topics import MAX_TOPICS
 from functory.engine.database.schema.executions import BAD_ENDS, STATES
 from functory.engine.database.short_ids import short
 from functory.engine.executions.cancellation import OPEN
@@ -30,6 +31,10 @@ def test_the_dashboard_knows_the_states_and_causes_of_executions() -> None:
 
 def test_the_dashboard_knows_why_a_login_by_a_provider_fails() -> None:
     assert sorted(VALUES["login_failures"]) == sorted(FAILURES)
+
+
+def test_the_dashboard_knows_how_many_topics_a_stream_has() -> None:
+    assert VALUES["stream_topics"] == MAX_TOPICS
 
 
 def test_the_dashboard_knows_the_reasons_of_suppressions() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from functory.engine.database import id_pages
 from functory.engine.database.short_ids import short
 from tests.support.dashboard import Deployment, Screen, dashboard_server
 
@@ -118,7 +119,11 @@ def test_the_palette_finds_by_the_keyboard(typed: str, world: World, screen: Scr
     _dialog(screen)
     screen.page.keyboard.type(text)
     wanted = "breaks" if typed == "function" else "execution"
-    screen.page.locator(".palette-item.active", has_text=wanted).wait_for()
+    active = screen.page.locator(".palette-item.active", has_text=wanted)
+    active.wait_for()
+    if typed != "function":
+        # Executions are called like their function: the short id tells them apart.
+        expect(active.locator(".mono")).to_have_text(short(world.works))
     screen.press("Enter")
     _at(screen, end)
 
@@ -145,6 +150,66 @@ def test_a_filter_is_written_and_removed_without_the_mouse(screen: Screen) -> No
     screen.page.locator(".chip", has_text="state failed").wait_for()
     screen.press("F")
     _at(screen, "/executions")
+
+
+def test_a_filter_that_only_old_rows_fit_says_that_there_are_older_ones(
+    world: World, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The one execution of a trigger is the oldest: five pages do not reach it, and the next ones do.
+    number = len(world.deployment.functory.executions.list(limit=1000))
+    monkeypatch.setattr(id_pages.find, "__kwdefaults__", {"window": number // 8})
+    page = screen.go("/executions?cause=trigger").page
+    further = page.get_by_role("button", name="Look further")
+    further.wait_for()
+    assert "Nothing matches" not in screen.text()
+    further.click()
+    page.wait_for_selector(ACTIVE_ROW)
+    expect(page.locator(".table-row")).to_have_count(1)
+    expect(page.locator(".table-note")).to_have_count(0)
+
+
+def _two_a_page(route: Route) -> None:
+    route.continue_(url=route.request.url.replace("limit=100", "limit=2"))
+
+
+def test_versions_beyond_the_first_page_are_shown_and_compared(world: World, screen: Screen) -> None:
+    functory = world.deployment.functory
+    for number in range(1, 6):
+        functory.functions.save(f"def often() -> int:\n    return {number}\n", author="ada")
+        functory.save_trigger("oftener", on={"type": [f"often.{number}"]}, function="often", input={})
+    page = screen.page
+    page.route("**/versions?limit=100*", _two_a_page)
+    screen.go("/functions/often?tab=versions").ready()
+    rows = page.get_by_role("grid", name="Versions").locator(".table-row")
+    more = page.get_by_role("button", name="Show more")
+    for shown in (2, 4):
+        expect(rows).to_have_count(shown)
+        more.click()
+    expect(rows).to_have_count(5)
+    expect(more).to_have_count(0)
+    # Versions that are compared are read as far back as they are.
+    screen.go("/triggers/oftener?tab=versions&a=2").page.get_by_role("heading", name="v1 → v2").wait_for()
+
+
+def test_what_is_found_by_the_beginning_of_an_id_is_a_link_with_its_short_id(
+    world: World, screen: Screen
+) -> None:
+    page = screen.go(f"/find/{short(world.works)[:4]}").ready().page
+    link = page.locator("main .lines .mono").first
+    href = page.locator("main .lines a:has(.mono)").first.get_attribute("href") or ""
+    expect(link).to_have_text(short(href.rsplit("/", 1)[1]))
+    page.locator("main .lines .copy").first.wait_for()
+
+
+def test_the_page_of_an_event_within_a_tree_follows_the_tree(
+    world: World, context_screen: Callable[..., Screen]
+) -> None:
+    events = world.deployment.functory.events.list(root_id=world.tree)
+    below = next(row for row in events if row["id"] != world.tree)
+    screen = context_screen("delete window.SharedWorker")
+    wanted = f"tree%3A{world.tree}"
+    with screen.page.expect_request(lambda one: "/stream" in one.url and wanted in one.url):
+        screen.go(f"/events/{below['id']}")
 
 
 def test_rows_are_walked_opened_and_left_where_one_was(screen: Screen) -> None:

@@ -21,9 +21,6 @@ Theme = Literal["light", "dark"]
 # The largest sum of layout shifts while a page loads.
 SHIFT = 0.01
 
-# Requests to the API that a page makes when it is opened.
-REQUESTS = 4
-
 # Runs before the scripts of a page. The first request tells who is here: nothing is drawn without it.
 _LATE_ANSWERS = """(() => {
   const fetch = window.fetch.bind(window);

@@ -84,7 +84,8 @@ function Decided() {
       <FilterBar filters={filters} />
       {list.error.value && <Fault error={list.error.value} retry={() => void list.reload()} />}
       {!list.loaded.value && !list.error.value && <Skeleton rows={4} />}
-      {list.loaded.value && !rows.length && <Empty title="No question was decided." />}
+      {list.complete.value && !rows.length && <Empty title="No question was decided." />}
+      {list.loaded.value && !list.complete.value && !rows.length && <p>No decided one was found yet.</p>}
       <Questions of={rows} reload={() => void list.reload()} keys={false} />
       {!list.complete.value && list.loaded.value && (
         <p>

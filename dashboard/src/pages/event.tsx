@@ -18,9 +18,13 @@ import { urls } from "../urls.ts";
 import { EmitForm, emitting, startEmit } from "./events.tsx";
 
 export function EventPage({ id }: { id: string }) {
-  const event = useData<Event>(route("events", id), {}, { topics: [`tree:${id}`] });
-  const decisions = useData<readonly Decision[]>(route("events", id, "decisions"), {}, { topics: [`tree:${id}`] });
+  const event = useData<Event>(route("events", id), {}, { topics: (one) => [`tree:${one.root_id}`] });
   const row = event.data;
+  const decisions = useData<readonly Decision[]>(
+    route("events", id, "decisions"),
+    {},
+    { topics: [row && `tree:${row.root_id}`] },
+  );
   const copyOf = () =>
     row &&
     startEmit({

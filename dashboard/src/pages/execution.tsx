@@ -4,6 +4,7 @@ import { route } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { isOpen } from "../execution_states.ts";
 import { duration } from "../format.ts";
+import { functionVersion } from "../function_versions.ts";
 import { useKeys } from "../keys.ts";
 import { Json } from "../parts/json.tsx";
 import { Button, Link, LinkButton } from "../parts/link.tsx";
@@ -18,7 +19,7 @@ import { askCancel, canCancel, canRetry, hasEnded, runAgain } from "./execution_
 import { ErrorCard } from "./execution_error.tsx";
 import { LogTab } from "./execution_log.tsx";
 import { Cause, Payload } from "./execution_parts.tsx";
-import { modelsTab } from "./models.ts";
+import { modelsTab } from "./agents.ts";
 import { TraceTab } from "./execution_trace.tsx";
 import { WhyTab } from "./execution_why.tsx";
 
@@ -153,7 +154,7 @@ function Actions({ row, data, edit }: { row: Execution; data: Data<Execution>; e
 }
 
 function IoTab({ row }: { row: Execution }) {
-  const versions = Object.entries(row.versions ?? {});
+  const versions = (row.versions ?? []).map(functionVersion);
   return (
     <TabPanel id="io">
       <div class="two-columns">
@@ -180,10 +181,10 @@ function IoTab({ row }: { row: Execution }) {
                 "Versions",
                 versions.length > 0 && (
                   <ul>
-                    {versions.map(([name, version]) => (
-                      <li key={name}>
-                        <Link to={urls.function(name)}>
-                          <FunctionName name={name} version={Number(version)} />
+                    {versions.map(({ function: name, version }) => (
+                      <li key={`${name}@${version}`}>
+                        <Link to={version === null ? urls.function(name) : urls.version(name, version)}>
+                          <FunctionName name={name} version={version} />
                         </Link>
                       </li>
                     ))}

@@ -76,12 +76,21 @@ export function Payload({ title, of, part, size, heading: Heading = "h3" }: {
   heading?: "h2" | "h3";
 }) {
   const allowed = can("payload:read");
-  const data = useData<ReadJson>(allowed ? route("executions", of.id, part) : null, {}, { read: readPayload });
+  // A function that returned None has no result to fetch.
+  const none = part === "result" && size === null;
+  const data = useData<ReadJson>(allowed && !none ? route("executions", of.id, part) : null, {}, { read: readPayload });
   if (!allowed)
     return (
       <>
         <Heading>{title}</Heading>
         <RedactedChip needs="payload:read" />
+      </>
+    );
+  if (none)
+    return (
+      <>
+        <Heading>{title}</Heading>
+        <p class="dim">It returned nothing.</p>
       </>
     );
   return (

@@ -6,6 +6,7 @@ import { now } from "../clock.ts";
 import { useData } from "../data.ts";
 import { isOpen } from "../execution_states.ts";
 import { count, duration, instant, plural } from "../format.ts";
+import { leftOut } from "../outline_rows.ts";
 import { Json } from "../parts/json.tsx";
 import { Empty, Facts, FunctionName, Id, Mark, More, Name, PayloadText, Show, State } from "../parts/small.tsx";
 import { Trace } from "../parts/trace.tsx";
@@ -14,6 +15,7 @@ import type { Attempt, Event, Execution, Span, TraceAnswer } from "../rows.ts";
 import { traceRows } from "../trace_rows.tsx";
 import { urls } from "../urls.ts";
 import { ExecutionBeside, Payload } from "./execution_parts.tsx";
+import { LeftOut } from "./left_out.tsx";
 
 export function TraceTab({ row }: { row: Execution }) {
   const live = { topics: [`tree:${row.root_id}`], every: isOpen(row.state) ? 2 : 0 };
@@ -44,6 +46,7 @@ export function TraceTab({ row }: { row: Execution }) {
                   <More to={urls.tree(row.root_id, { at: row.id })}>the whole tree</More>
                 </p>
               )}
+              <LeftOut number={leftOut(tree.nodes)} to={urls.tree(row.root_id, { at: row.id })} />
             </>
           )}
         </Show>

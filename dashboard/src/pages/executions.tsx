@@ -130,7 +130,7 @@ export function acceptsRow(query: Readonly<Record<string, unknown>>): (row: Exec
     oneOf("parent", row.parent_id) &&
     oneOf("root", row.root_id) &&
     oneOf("replay_of", row.replay_of) &&
-    (query["roots"] === undefined || row.parent_id === null) &&
+    (query["roots"] === undefined || row.root_id === row.id || row.root_id === row.event_id) &&
     (query["unresolved"] === undefined || (isBad(row.state) && !row.resolved_by));
 }
 

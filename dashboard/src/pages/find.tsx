@@ -3,23 +3,16 @@
 import { useEffect } from "preact/hooks";
 import { useData } from "../data.ts";
 import { Link } from "../parts/link.tsx";
-import { type MarkName, MARKS } from "../parts/marks.ts";
-import { Ago, Empty, Mark, Name, PageHead, Show } from "../parts/small.tsx";
+import { Ago, Empty, Id, Mark, Name, PageHead, Show } from "../parts/small.tsx";
 import { go } from "../router.ts";
 import type { SearchResult } from "../rows.ts";
-import { urlOf } from "../urls.ts";
-
-const MARK: Readonly<Record<string, MarkName>> = { execution: "running", file: "file", version: "function" };
-
-function markOf(kind: string): MarkName {
-  return MARK[kind] ?? (kind in MARKS ? (kind as MarkName) : "nomatch");
-}
+import { markOf, pageOf } from "../search_results.ts";
 
 export function FindPage({ text }: { text: string }) {
   const data = useData<readonly SearchResult[]>("/search", { q: text.slice(0, 200) });
   const only = data.data?.length === 1 ? data.data[0] : undefined;
   useEffect(() => {
-    const to = only && address(only);
+    const to = only && pageOf(only);
     // The way back leads to where one came from, not to this page.
     if (to) go(to, true);
   }, [only]);
@@ -31,19 +24,19 @@ export function FindPage({ text }: { text: string }) {
           {(found) =>
             found.length === 0 ? (
               <Empty title="Nothing was found.">
-                <p>Names are found by any part, ids by their first eight digits or more.</p>
+                <p>Names are found by any part. Ids are found by four characters of their short form or more.</p>
               </Empty>
             ) : (
               <ul class="lines wide">
                 {found.map((one) => {
-                  const to = address(one);
+                  const to = pageOf(one);
                   const name = <Name text={one.name} />;
                   return (
                     <li key={`${one.kind}${one.id}${one.name}`}>
                       <Mark name={markOf(one.kind)} tone="off" />
                       {to ? <Link to={to}>{name}</Link> : name}
                       <span class="dim">{one.kind.replace("_", " ")}</span>
-                      {one.id && <span class="mono dim">{one.id}</span>}
+                      {one.id && <Id id={one.id} to={to} />}
                       <Ago time={one.time} />
                     </li>
                   );
@@ -55,9 +48,4 @@ export function FindPage({ text }: { text: string }) {
       </div>
     </>
   );
-}
-
-function address(one: SearchResult) {
-  const byId = one.kind === "execution" || one.kind === "event";
-  return urlOf(one.kind === "version" ? "function" : one.kind, byId ? (one.id ?? one.name) : one.name);
 }

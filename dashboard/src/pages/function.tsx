@@ -12,7 +12,7 @@ import { action, intention, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { count, duration, percent, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
-import { fixedList, listOf } from "../lists.ts";
+import { listOf, useFreshList } from "../lists.ts";
 import { ask } from "../parts/dialog.tsx";
 import { Json } from "../parts/json.tsx";
 import { Button, Link, LinkButton } from "../parts/link.tsx";
@@ -38,7 +38,7 @@ import {
 import { type Column, Table } from "../parts/table.tsx";
 import { toast, toastError } from "../parts/toast.tsx";
 import { go } from "../router.ts";
-import type { ExecutionRow, Page } from "../rows.ts";
+import type { ExecutionRow } from "../rows.ts";
 import { can } from "../session.ts";
 import { useStream } from "../stream.ts";
 import { urlOf, urls } from "../urls.ts";
@@ -385,11 +385,14 @@ function VersionsTab({
   data: Data<FunctionDetail>;
   stats: FunctionStats | null;
 }) {
-  const versions = useData<Page<VersionRow>>(`${route("functions", row.name)}/versions`, { limit: 100 });
+  const versions = useFreshList<VersionRow>({
+    path: `${route("functions", row.name)}/versions`,
+    key: (one) => String(one.number),
+  });
   const history = useData<readonly ActivationRow[]>(`${route("functions", row.name)}/history`);
   const changed = (found: FunctionDetail) => {
     data.put(found);
-    versions.reload();
+    void versions.reload();
     history.reload();
   };
   const columns: readonly Column<VersionRow>[] = [
@@ -446,18 +449,14 @@ function VersionsTab({
   ];
   return (
     <div class="stack">
-      <Show of={versions}>
-        {(page) => (
-          <Table
-            short
-            list={fixedList(page.items, (one) => String(one.number))}
-            columns={columns}
-            label="Versions"
-            open={(one) => urls.version(row.name, one.number)}
-            empty={null}
-          />
-        )}
-      </Show>
+      <Table
+        short
+        list={versions}
+        columns={columns}
+        label="Versions"
+        open={(one) => urls.version(row.name, one.number)}
+        empty={null}
+      />
       {row.active !== null && row.active > 1 && can("author") && (
         <p>
           <Button needs="author" onClick={() => askRollback(row, changed)}>

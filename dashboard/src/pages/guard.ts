@@ -1,7 +1,8 @@
-// Routes of sources, guards and administration. Their pages are a chunk of their own.
+// Routes of sources, guards, administration, one's own settings and batches. Their pages are a chunk of their own.
 
 import { later } from "../parts/later.tsx";
 import type { Route } from "../routes.ts";
+import { shortId } from "../short_ids.ts";
 
 const page = later(() => import("./guard_pages.ts"));
 
@@ -25,6 +26,13 @@ export const guardRoutes: readonly Route[] = [
   { pattern: "/packs/:name", nav: "packs", title: ({ name }) => name ?? "", page: page("PackPage") },
   { pattern: "/people", nav: "people", title: () => "People", page: page("PeoplePage") },
   { pattern: "/people/:name", nav: "people", title: ({ name }) => name ?? "", page: page("PersonPage") },
+  {
+    pattern: "/batches/:id",
+    nav: "executions",
+    title: ({ id }) => `Batch ${shortId(id ?? "")}`,
+    page: page("BatchPage"),
+  },
+  { pattern: "/me", title: () => "Me", page: page("MePage") },
   { pattern: "/audit", nav: "audit", title: () => "Audit", page: page("AuditPage") },
   { pattern: "/health", nav: "health", title: () => "Health", page: page("HealthPage") },
 ];

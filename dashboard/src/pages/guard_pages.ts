@@ -1,8 +1,10 @@
-// The pages of sources, guards and administration: one chunk.
+// The pages of sources, guards, administration, one's own settings and batches: one chunk.
 
 export { ApprovalsPage } from "./approvals.tsx";
 export { AuditPage } from "./audit.tsx";
+export { BatchPage } from "./batch.tsx";
 export { HealthPage } from "./health.tsx";
+export { MePage } from "./me.tsx";
 export { PackPage, PacksPage } from "./packs.tsx";
 export { PeoplePage } from "./people.tsx";
 export { PersonPage } from "./person.tsx";

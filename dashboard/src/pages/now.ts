@@ -1,15 +1,13 @@
-// Routes of what happens now: overview, executions, trees, events, search; login and one's own settings.
+// Routes of what happens now: overview, executions, trees, events, search, login.
 
 import { shortId } from "../short_ids.ts";
 import type { Route } from "../routes.ts";
-import { BatchPage } from "./batch.tsx";
 import { EventPage } from "./event.tsx";
 import { EventsPage } from "./events.tsx";
 import { ExecutionPage } from "./execution.tsx";
 import { ExecutionsPage } from "./executions.tsx";
 import { FindPage } from "./find.tsx";
 import { LoginPage } from "./login.tsx";
-import { MePage } from "./me.tsx";
 import { OverviewPage } from "./overview.tsx";
 import { TreePage } from "./tree.tsx";
 
@@ -25,10 +23,8 @@ export const nowRoutes: readonly Route[] = [
     page: ExecutionPage,
   },
   { pattern: "/trees/:root", nav: "executions", title: ({ root }) => `Tree ${short(root)}`, page: TreePage },
-  { pattern: "/batches/:id", nav: "executions", title: ({ id }) => `Batch ${short(id)}`, page: BatchPage },
   { pattern: "/events", nav: "events", title: () => "Events", page: EventsPage },
   { pattern: "/events/:id", nav: "events", title: ({ id }) => `Event ${short(id)}`, page: EventPage },
   { pattern: "/find/:text", title: ({ text }) => `Find ${text ?? ""}`, page: FindPage },
-  { pattern: "/me", title: () => "Me", page: MePage },
   { pattern: "/login", title: () => "Log in", page: LoginPage, bare: true },
 ];

@@ -31,19 +31,9 @@ export function OverviewPage() {
     <>
       <PageHead title="Overview" />
       <div class="page-body">
-        <Show of={data}>{(row) => (isNew(row) ? <Welcome /> : <Now of={row} />)}</Show>
+        <Show of={data}>{(row) => (row.is_new ? <Welcome /> : <Now of={row} />)}</Show>
       </div>
     </>
-  );
-}
-
-function isNew(row: Overview): boolean {
-  const { series, bar } = row;
-  return (
-    sum(series.events ?? []) + sum(series.succeeded) + sum(series.failed) + bar.running + bar.queued === 0 &&
-    !row.failing.length &&
-    !row.needs_you.length &&
-    !row.stopped.length
   );
 }
 

@@ -6,17 +6,19 @@ import { now } from "../clock.ts";
 import { isPending, useData } from "../data.ts";
 import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
+import { leftOut } from "../outline_rows.ts";
 import { ask } from "../parts/dialog.tsx";
 import { Button, Link } from "../parts/link.tsx";
 import { Outline as OutlinePart } from "../parts/outline.tsx";
 import { FunctionName, Mark, Name, PageHead, Show, State } from "../parts/small.tsx";
 import { toast, toastError } from "../parts/toast.tsx";
 import { Trace } from "../parts/trace.tsx";
-import { place, setQuery } from "../router.ts";
+import { hereWith, place, setQuery } from "../router.ts";
 import type { Outline, OutlineNode, Tree } from "../rows.ts";
 import { can } from "../session.ts";
 import { traceRows } from "../trace_rows.tsx";
 import { urls } from "../urls.ts";
+import { LeftOut } from "./left_out.tsx";
 import { TreeGraph } from "./tree_graph.tsx";
 
 const VIEWS = ["outline", "time", "graph"] as const;
@@ -46,7 +48,17 @@ export function TreePage({ root }: { root: string }) {
     const all = new Map<string, OutlineNode>();
     const parts = [more, around.data?.path ?? [], around.data?.nodes ?? [], outline.data?.nodes ?? []];
     for (const node of parts.flat()) all.set(node.id, node);
-    return [...all.values()].map((node) => (whole.has(node.id) ? { ...node, left_out: 0 } : node));
+    // What was fetched below a node is left out no more.
+    const fetched = new Map<string | null, number>();
+    const first = new Set(outline.data?.nodes.map((node) => node.id));
+    for (const id of new Set(more.map((node) => node.id))) {
+      const parent = all.get(id)?.parent ?? null;
+      if (!first.has(id)) fetched.set(parent, (fetched.get(parent) ?? 0) + 1);
+    }
+    return [...all.values()].map((node) => {
+      const left = whole.has(node.id) ? 0 : Math.max(0, node.left_out - (fetched.get(node.id) ?? 0));
+      return left === node.left_out ? node : { ...node, left_out: left };
+    });
   }, [outline.data, around.data, more, whole]);
   const view: View = VIEWS.find((one) => one === place.value.query.get("view")) ?? "outline";
   const failures = place.value.query.has("failed");
@@ -142,13 +154,16 @@ export function TreePage({ root }: { root: string }) {
               />
             )}
             {view === "time" && (
-              <Trace
-                rows={rows}
-                label="Tree by time"
-                selected={at}
-                now={rows.some((one) => one.start !== null && one.end === null) ? now.value : 0}
-                onSelect={(row) => select(row.id)}
-              />
+              <>
+                <Trace
+                  rows={rows}
+                  label="Tree by time"
+                  selected={at}
+                  now={rows.some((one) => one.start !== null && one.end === null) ? now.value : 0}
+                  onSelect={(row) => select(row.id)}
+                />
+                <LeftOut number={leftOut(nodes)} to={hereWith({ view: null })} />
+              </>
             )}
             {view === "graph" && (
               <TreeGraph nodes={nodes} selected={at} failuresOnly={failures} onSelect={(node) => select(node.id)} />

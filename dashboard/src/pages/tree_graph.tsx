@@ -1,16 +1,17 @@
 // The tree as a picture: at most 400 boxes. For readers and keys it is a tree, in the order of the outline.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, nameText } from "../format.ts";
+import { nameText } from "../format.ts";
 import { jointsOf, type Placed, type TreeLayout } from "../layout/tree.ts";
 import { useKeys } from "../keys.ts";
-import { forestOf, outlineRows, waysToFailures } from "../outline_rows.ts";
+import { forestOf, leftOut, outlineRows, waysToFailures } from "../outline_rows.ts";
 import { lookOf, MARKS } from "../parts/marks.ts";
 import { nodeHref } from "../parts/outline.tsx";
 import { Skeleton } from "../parts/small.tsx";
-import { go } from "../router.ts";
+import { go, hereWith } from "../router.ts";
 import type { OutlineNode } from "../rows.ts";
 import { computeLayout } from "../workers.ts";
+import { LeftOut } from "./left_out.tsx";
 
 export const MAX_BOXES = 400;
 const BOX = { width: 190, height: 24, column: 230, row: 32 };
@@ -22,10 +23,11 @@ export function TreeGraph({ nodes, selected, failuresOnly, onSelect }: {
   onSelect: (node: OutlineNode) => void;
 }) {
   const [layout, setLayout] = useState<TreeLayout | null>(null);
-  const drawn = useMemo(() => {
+  const wanted = useMemo(() => {
     const only = failuresOnly ? waysToFailures(nodes) : null;
-    return nodes.filter((node) => !only || only.has(node.id)).slice(0, MAX_BOXES);
+    return nodes.filter((node) => !only || only.has(node.id));
   }, [nodes, failuresOnly]);
+  const drawn = useMemo(() => wanted.slice(0, MAX_BOXES), [wanted]);
   useEffect(() => {
     const abort = new AbortController();
     const boxes = drawn.map(({ id, parent }) => ({ id, parent }));
@@ -128,9 +130,10 @@ export function TreeGraph({ nodes, selected, failuresOnly, onSelect }: {
           })}
         </svg>
       </div>
-      {nodes.length > drawn.length && !failuresOnly && (
-        <p class="table-note dim">{count(nodes.length - drawn.length)} more are not drawn; the outline has them.</p>
-      )}
+      <LeftOut
+        number={wanted.length - drawn.length + leftOut(nodes, failuresOnly)}
+        to={hereWith({ view: null })}
+      />
     </>
   );
 }

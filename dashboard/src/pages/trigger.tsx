@@ -1,12 +1,12 @@
 // A trigger: its rule with a preview, what it decided, what waits for it, and its versions.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { FiringRow, Fired, Flow, FlowPart, DryRun, Trigger, TriggerVersion } from "../api.gen.ts";
 import { action, intention, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { count, plural, visible } from "../format.ts";
 import { useKeys } from "../keys.ts";
-import { fixedList, useFreshList } from "../lists.ts";
+import { useFreshList } from "../lists.ts";
 import { ask, Dialog } from "../parts/dialog.tsx";
 import { canonical, Diff } from "../parts/diff.tsx";
 import { chosenFilters, clearFilters, type Filter, FilterBar } from "../parts/filter_bar.tsx";
@@ -35,7 +35,7 @@ import { type Column, Table } from "../parts/table.tsx";
 import { toast, toastError } from "../parts/toast.tsx";
 import { REASON_CHOICES, REASONS } from "../reasons.ts";
 import { go, place, setQuery } from "../router.ts";
-import { isRedacted, type Page } from "../rows.ts";
+import { isRedacted } from "../rows.ts";
 import { can } from "../session.ts";
 import { urls } from "../urls.ts";
 import { draftFrom, essence } from "../trigger_draft.ts";
@@ -474,7 +474,10 @@ const sums = (of: Readonly<Record<string, number>>) =>
     .join(", ");
 
 function VersionsTab({ row }: { row: Trigger }) {
-  const data = useData<Page<TriggerVersion>>(`${route("triggers", row.name)}/versions`, { limit: 100 });
+  const list = useFreshList<TriggerVersion>({
+    path: `${route("triggers", row.name)}/versions`,
+    key: (one) => String(one.number),
+  });
   const wanted = Number(place.value.query.get("a")) || null;
   const columns: readonly Column<TriggerVersion>[] = [
     {
@@ -518,33 +521,27 @@ function VersionsTab({ row }: { row: Trigger }) {
       ),
     },
   ];
+  const rows = list.rows.value;
+  const after = wanted === null ? rows[0] : rows.find((one) => one.number === wanted);
+  const before = rows.find((one) => one.number === (after?.number ?? 0) - 1);
+  const older = wanted !== null && !(after && before) && !list.complete.value && !list.error.value;
+  useEffect(() => {
+    // The two that are compared may be on a page that is not here yet.
+    if (older) void list.more();
+  }, [list, older, rows.length]);
   return (
-    <Show of={data}>
-      {(page) => {
-        const after = page.items.find((one) => one.number === wanted) ?? page.items[0];
-        const before = page.items.find((one) => one.number === (after?.number ?? 0) - 1);
-        return (
-          <div class="stack">
-            <Table
-              short
-              list={fixedList(page.items, (one) => String(one.number))}
-              columns={columns}
-              label="Versions"
-              empty={null}
-            />
-            {after && before && (
-              <Card title={`v${before.number} → v${after.number}`}>
-                <Diff
-                  before={canonical(essence(before.definition))}
-                  after={canonical(essence(after.definition))}
-                  language="json"
-                  labels={[`v${before.number}`, `v${after.number}`]}
-                />
-              </Card>
-            )}
-          </div>
-        );
-      }}
-    </Show>
+    <div class="stack">
+      <Table short list={list} columns={columns} label="Versions" empty={null} />
+      {after && before && (
+        <Card title={`v${before.number} → v${after.number}`}>
+          <Diff
+            before={canonical(essence(before.definition))}
+            after={canonical(essence(after.definition))}
+            language="json"
+            labels={[`v${before.number}`, `v${after.number}`]}
+          />
+        </Card>
+      )}
+    </div>
   );
 }

@@ -1,52 +1,31 @@
 // The lines that an execution printed: windowed, filtered by stream, level and attempt, followed until one scrolls.
 
 import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ansiPieces } from "../ansi.ts";
-import { count, duration, visible } from "../format.ts";
+import type { Piece } from "../ansi.ts";
+import { count, duration, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
-import { isRedacted, type LogLine } from "../rows.ts";
+import { entries, type Gap, keyOf, type KnownLines } from "../log_lines.ts";
+import { entryRows, type GapRow, type LogRow, type TextRow } from "../log_rows.ts";
+import { isRedacted } from "../rows.ts";
 import { Button } from "./link.tsx";
 import { copy, Empty, RedactedChip } from "./small.tsx";
-import { pixels, useWindow } from "./windowed.ts";
-
-const CUT = 2000;
-
-interface Row {
-  readonly line: LogLine;
-  readonly text: string;
-  /** Number of further lines of the same entry that are folded away. */
-  readonly folded: number;
-  readonly first: boolean;
-  readonly id: string;
-}
-
-const idOf = (line: LogLine) => `${line.fence}.${line.seq}`;
-
-function rowsOf(lines: readonly LogLine[], open: ReadonlySet<string>): Row[] {
-  const rows: Row[] = [];
-  for (const line of lines) {
-    const text = isRedacted(line.text) ? "" : line.text.replace(/\n$/, "");
-    const parts = text.split("\n");
-    const id = idOf(line);
-    const folded = parts.length > 3 && !open.has(id);
-    const drawn = folded ? parts.slice(0, 1) : parts;
-    drawn.forEach((part, at) =>
-      rows.push({ line, text: part, folded: folded ? parts.length - 1 : 0, first: at === 0, id }),
-    );
-  }
-  return rows;
-}
+import { pixels, useWidth, useWindow } from "./windowed.ts";
 
 export interface LogProps {
-  readonly lines: readonly LogLine[];
+  readonly known: KnownLines;
   /** True while more lines can come. */
   readonly running: boolean;
   /** The attempt that is chosen, by its fence. */
   readonly fence?: number | null;
-  readonly truncated?: boolean;
+  /** Reads lines that are missing. */
+  readonly onGap: (gap: Gap) => void;
 }
 
-export function Log({ lines, running, fence, truncated }: LogProps) {
+// Characters whose width tells that of one.
+const PROBE = "0".repeat(100);
+
+export function Log({ known, running, fence = null, onGap }: LogProps) {
+  const { lines } = known;
   const scroller = useRef<HTMLDivElement>(null);
   const [row] = useState(() => pixels("--row-log"));
   const [stream, setStream] = useState("");
@@ -58,20 +37,26 @@ export function Log({ lines, running, fence, truncated }: LogProps) {
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const streams = useMemo(() => [...new Set(lines.map((line) => line.stream))].sort(), [lines]);
   const levels = useMemo(() => [...new Set(lines.map((line) => line.level).filter(Boolean))].sort(), [lines]);
+  const room = useRef<HTMLSpanElement>(null);
+  const probe = useRef<HTMLSpanElement>(null);
+  const [roomWidth, probeWidth] = [useWidth(room), useWidth(probe)];
+  const columns = wrap && probeWidth ? Math.floor((roomWidth * PROBE.length) / probeWidth) : null;
+  const shown = useMemo(() => entries(known, fence), [known, fence]);
   const chosen = useMemo(
-    () =>
-      lines.filter(
-        (line) =>
-          (!stream || line.stream === stream) &&
-          (!level || line.level === level) &&
-          (fence === null || fence === undefined || line.fence === fence),
-      ),
-    [lines, stream, level, fence],
+    () => shown.filter(({ line }) => (!stream || line.stream === stream) && (!level || line.level === level)),
+    [shown, stream, level],
   );
+  const gaps = useMemo(() => shown.flatMap(({ gap }) => gap ?? []), [shown]);
   const rows = useMemo(() => {
-    const made = rowsOf(newestFirst ? [...chosen].reverse() : chosen, open);
+    const kept = new Set(chosen);
+    const made: LogRow[] = [];
+    for (const entry of newestFirst ? [...shown].reverse() : shown) {
+      const gap: LogRow[] = entry.gap ? [{ kind: "gap", gap: entry.gap }] : [];
+      const own = kept.has(entry) ? entryRows(entry.line, open.has(keyOf(entry.line)), columns) : [];
+      for (const one of newestFirst ? [...own, ...gap] : [...gap, ...own]) made.push(one);
+    }
     return made;
-  }, [chosen, open, newestFirst]);
+  }, [shown, chosen, open, newestFirst, columns]);
   const onScroll = useCallback(
     (top: number, below: number) => setFollow(newestFirst ? top < 4 : below < 4),
     [newestFirst],
@@ -87,12 +72,13 @@ export function Log({ lines, running, fence, truncated }: LogProps) {
     return <Empty title={running ? "Nothing was printed yet." : "Nothing was printed."} />;
   const text = () =>
     chosen
-      .map((line) => {
+      .map(({ line, gap }) => {
+        const missing = gap ? "… lines are missing here\n" : "";
         const said = isRedacted(line.text) ? "«redacted»" : line.text.replace(/\n$/, "");
-        return times ? `${line.offset_seconds.toFixed(3)} ${line.stream} ${said}` : said;
+        return missing + (times ? `${line.offset_seconds.toFixed(3)} ${line.stream} ${said}` : said);
       })
       .join("\n");
-  const drawn = wrap ? rows.slice(0, 2000) : rows.slice(seen.from, seen.to);
+  const drawn = rows.slice(seen.from, seen.to);
   return (
     <div class={`log ${wrap ? "wrap" : ""}`}>
       <div class="log-tools">
@@ -121,30 +107,32 @@ export function Log({ lines, running, fence, truncated }: LogProps) {
         </label>
         <span class="spacer" />
         <span class="dim">{count(chosen.length)} lines</span>
+        {gaps[0] && (
+          <>
+            <span class="tone-warn">not all are here</span>
+            <Button kind="plain" onClick={() => gaps[0] && onGap(gaps[0])}>Load more</Button>
+          </>
+        )}
         <Button kind="plain" onClick={() => void copy(text(), "the log")}>Copy</Button>
       </div>
-      {truncated && <p class="notice">The first lines were cut: the log was larger than its limit.</p>}
       <div class="log-box" ref={scroller} tabIndex={0} role="log" aria-label="Log" aria-live="off">
-        <div class="log-sizer" style={wrap ? {} : { height: `${rows.length * row}px` }}>
+        <div class="log-sizer" style={{ height: `${rows.length * row}px` }}>
+          <div class="log-line log-probe" aria-hidden="true">
+            {times && <span class="log-time" />}
+            <span class="log-room" ref={room} />
+            <span class="log-ruler" ref={probe}>{PROBE}</span>
+          </div>
           {drawn.map((one, offset) => (
             <div
-              key={`${one.id}.${seen.from + offset}`}
-              class={`log-line ${one.line.stream === "stderr" ? "stderr" : ""} level-${levelTone(one.line.level)}`}
-              style={wrap ? {} : { transform: `translateY(${(seen.from + offset) * row}px)` }}
+              key={one.kind === "gap" ? `gap.${one.gap.after}` : `${one.id}.${seen.from + offset}`}
+              class={classOf(one)}
+              style={{ transform: `translateY(${(seen.from + offset) * row}px)` }}
             >
-              {times && <span class="log-time">{one.first ? duration(one.line.offset_seconds) : ""}</span>}
-              <span class="log-text">
-                {isRedacted(one.line.text) ? (
-                  <RedactedChip needs={one.line.text.redacted} />
-                ) : (
-                  <Colours text={one.text} />
-                )}
-                {one.folded > 0 && (
-                  <button type="button" class="link" onClick={() => setOpen(new Set([...open, one.id]))}>
-                    +{count(one.folded)} lines
-                  </button>
-                )}
-              </span>
+              {one.kind === "gap" ? (
+                <GapText of={one} read={onGap} />
+              ) : (
+                <Text of={one} times={times} unfold={() => setOpen(new Set([...open, one.id]))} />
+              )}
             </div>
           ))}
         </div>
@@ -164,12 +152,45 @@ export function Log({ lines, running, fence, truncated }: LogProps) {
   );
 }
 
-function Colours({ text }: { text: string }) {
-  const cut = text.length > CUT ? `${text.slice(0, CUT)}…` : text;
+function Text({ of, times, unfold }: { of: TextRow; times: boolean; unfold: () => void }) {
+  const { line } = of;
+  return (
+    <>
+      {times && <span class="log-time">{of.first ? duration(line.offset_seconds) : ""}</span>}
+      <span class="log-text">
+        {isRedacted(line.text) ? <RedactedChip needs={line.text.redacted} /> : <Colours of={of.pieces} />}
+        {of.folded > 0 && (
+          <button type="button" class="link" onClick={unfold}>
+            +{count(of.folded)} lines
+          </button>
+        )}
+      </span>
+    </>
+  );
+}
+
+function GapText({ of, read }: { of: GapRow; read: (gap: Gap) => void }) {
+  const { most } = of.gap;
+  return (
+    <span class="log-gap">
+      {most === null ? "Lines are not shown here." : `Up to ${plural(most, "line")} are not shown here.`}{" "}
+      <button type="button" class="link" onClick={() => read(of.gap)}>
+        load
+      </button>
+    </span>
+  );
+}
+
+function classOf(row: LogRow): string {
+  if (row.kind === "gap") return "log-line";
+  return `log-line ${row.line.stream === "stderr" ? "stderr" : ""} level-${levelTone(row.line.level)}`;
+}
+
+function Colours({ of }: { of: readonly Piece[] }) {
   return (
     <bdi>
-      {ansiPieces(cut).map((piece, at) => (
-        <span key={at} class={piece.classes || undefined}>{visible(piece.text)}</span>
+      {of.map((piece, at) => (
+        <span key={at} class={piece.classes || undefined}>{piece.text}</span>
       ))}
     </bdi>
   );

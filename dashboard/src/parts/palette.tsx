@@ -10,7 +10,9 @@ import { go } from "../router.ts";
 import type { Page, SearchResult } from "../rows.ts";
 import { can } from "../session.ts";
 import { routeOf } from "../routes.ts";
+import { markOf, pageOf } from "../search_results.ts";
 import { NAVIGATION } from "../shell/navigation.ts";
+import { shortId } from "../short_ids.ts";
 import { store, stored } from "../storage.ts";
 import { type Href, ownHref, urlOf, urls } from "../urls.ts";
 import { Dialog } from "./dialog.tsx";
@@ -22,6 +24,8 @@ interface Item {
   readonly id: string;
   readonly text: string;
   readonly note: string;
+  /** The short id of what has no name of its own: it tells apart what is called the same. */
+  readonly short?: string;
   readonly mark: MarkName;
   readonly to?: Href;
   readonly run?: () => void;
@@ -31,17 +35,6 @@ interface Item {
 /** What the palette offers: everything, or only the actions of the page; null while it is closed. */
 export const palette = signal<"everything" | "actions" | null>(null);
 const names = signal<readonly Item[]>([]);
-
-const MARK_OF: Readonly<Record<string, MarkName>> = {
-  watch: "file",
-  user: "person",
-  event_type: "event",
-  execution: "running",
-};
-
-function markOf(kind: string): MarkName {
-  return kind in MARKS ? (kind as MarkName) : (MARK_OF[kind] ?? "nomatch");
-}
 
 function item(kind: string, name: string): Item | null {
   const to = urlOf(kind, name);
@@ -60,7 +53,7 @@ async function loadNames(): Promise<void> {
 
 function recent(): readonly Item[] {
   try {
-    const urls = JSON.parse(stored("recent") ?? "[]") as { text: string; note: string; mark: MarkName; url: string }[];
+    const urls = JSON.parse(stored("recent") ?? "[]") as (Omit<Item, "id" | "to"> & { url: string })[];
     return urls.flatMap((one) => {
       const to = ownHref(one.url);
       return to && one.mark in MARKS ? [{ ...one, id: `recent:${one.url}`, to }] : [];
@@ -73,8 +66,8 @@ function recent(): readonly Item[] {
 function remember(chosen: Item): void {
   if (!chosen.to) return;
   const rest = recent().filter((one) => one.to !== chosen.to);
-  const list = [chosen, ...rest].slice(0, 8);
-  store("recent", JSON.stringify(list.map(({ text, note, mark, to }) => ({ text, note, mark, url: to }))));
+  const list = [chosen, ...rest].slice(0, 8).map(({ id: _, to, ...one }) => ({ ...one, url: to }));
+  store("recent", JSON.stringify(list));
 }
 
 function pages(): readonly Item[] {
@@ -218,6 +211,7 @@ function Open({ only, close }: { only: boolean; close: () => void }) {
             >
               <Mark name={one.mark} tone="off" />
               <bdi class="palette-text">{nameText(one.text)}</bdi>
+              {one.short && <span class="mono dim">{one.short}</span>}
               <span class="dim">{one.note}</span>
               {one.keys && <kbd>{one.keys}</kbd>}
             </div>
@@ -229,6 +223,15 @@ function Open({ only, close }: { only: boolean; close: () => void }) {
 }
 
 function searchItem(one: SearchResult): Item | null {
-  const to = urlOf(one.kind, one.id ?? one.name);
-  return to && { id: `${one.kind}:${one.id ?? one.name}`, text: one.name, note: one.kind, mark: markOf(one.kind), to };
+  const to = pageOf(one);
+  return (
+    to && {
+      id: `${one.kind}:${one.id ?? one.name}`,
+      text: one.name,
+      note: one.kind.replace("_", " "),
+      mark: markOf(one.kind),
+      to,
+      ...(one.id ? { short: shortId(one.id) } : {}),
+    }
+  );
 }

@@ -138,12 +138,14 @@ export function Copy({ text, what, children }: { text: string; what: string; chi
   );
 }
 
-/** An id in its short form; a click copies the whole. */
-export function Id({ id, what = "id" }: { id: string; what?: string }) {
+/** An id in its short form; a click copies the whole. With `to` it is a link with a button beside it that copies. */
+export function Id({ id, what = "id", to }: { id: string; what?: string; to?: Href | null }) {
+  const short = <span class="mono">{shortId(id)}</span>;
+  if (!to) return <Copy text={id} what={what}>{short}</Copy>;
   return (
-    <Copy text={id} what={what}>
-      <span class="mono">{shortId(id)}</span>
-    </Copy>
+    <span class="pair">
+      <Link to={to}>{short}</Link> <Copy text={id} what={what} />
+    </span>
   );
 }
 
@@ -164,14 +166,17 @@ export function Empty({ title, children }: { title: string; children?: Component
 /** An error in its place: what, why, what to try, and a retry. */
 export function Fault({ error, retry }: { error: unknown; retry?: () => void }) {
   const problem = asProblem(error);
-  const { trace, horizon } = problem.members as { trace?: unknown; horizon?: unknown };
+  const { trace, pruned_before } = problem.members as { trace?: unknown; pruned_before?: unknown };
   return (
     <div class="fault" role="alert">
       <Mark name={problem.status === 403 ? "secret" : "warning"} />
       <div>
         <p class="fault-what">{visible(problem.what)}</p>
-        {problem.why && <p>{visible(problem.why)}</p>}
-        {typeof horizon === "string" && <p>Rows from before {instant(horizon)} were removed by retention.</p>}
+        {typeof pruned_before === "string" ? (
+          <p>It may have been pruned: retention deletes everything that ended before {instant(pruned_before)}.</p>
+        ) : (
+          problem.why && <p>{visible(problem.why)}</p>
+        )}
         {problem.needs && <p>This needs {roleFor(problem.needs)}.</p>}
         {problem.remedy && (
           <p>

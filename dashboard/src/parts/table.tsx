@@ -4,11 +4,11 @@ import { Component, type ComponentChildren } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
-import type { List } from "../lists.ts";
+import { type List, MAX_ROWS } from "../lists.ts";
 import { go, place, walk } from "../router.ts";
 import { type Href, ownHref } from "../urls.ts";
 import { Button } from "./link.tsx";
-import { Fault, Skeleton } from "./small.tsx";
+import { Empty, Fault, Skeleton } from "./small.tsx";
 import { announce } from "./toast.tsx";
 import { pixels, useWindow } from "./windowed.ts";
 
@@ -60,10 +60,11 @@ export function Table<T>(props: TableProps<T>) {
   const onScroll = useCallback(
     (top: number, below: number) => {
       list.scrollTop = top;
-      if (below < AHEAD) void list.more();
+      // A short table has no scroller of its own: it goes on by its button.
+      if (!short && below < AHEAD && !list.paused.peek()) void list.more();
       if (top < 2 && list.fresh.value.length) list.showFresh();
     },
-    [list],
+    [list, short],
   );
   // Before the window looks where the scroller is.
   useLayoutEffect(() => {
@@ -170,8 +171,10 @@ export function Table<T>(props: TableProps<T>) {
 
   const gridId = `grid-${label.replace(/\W+/g, "-").toLowerCase()}`;
   if (!list.loaded.value && !list.error.value) return <Skeleton rows={short ? 4 : 14} />;
-  if (list.error.value && !rows.length) return <Fault error={list.error.value} retry={() => void list.reload()} />;
-  if (!rows.length && !fresh) return <>{empty}</>;
+  const onward = list.loaded.value && !list.complete.value;
+  if (list.error.value && !rows.length)
+    return <Fault error={list.error.value} retry={() => void (onward ? list.more() : list.reload())} />;
+  if (!rows.length && !fresh) return onward ? <Further list={list} /> : <>{empty}</>;
 
   return (
     <div class={short ? "table short" : "table"} style={tracks}>
@@ -273,8 +276,48 @@ export function Table<T>(props: TableProps<T>) {
           </button>
         </p>
       )}
+      <End list={list} short={short ?? false} />
       {list.error.value && <Fault error={list.error.value} retry={() => void list.more()} />}
     </div>
+  );
+}
+
+/** In place of an empty list: what is looked for may be further back. */
+function Further<T>({ list }: { list: List<T> }) {
+  return (
+    <Empty title="Nothing was found yet.">
+      <p>None of the newest rows is one of these. Older rows are not looked at yet.</p>
+      <p>
+        <Button busy={list.loading.value} onClick={() => void list.more()}>
+          Look further
+        </Button>
+      </p>
+    </Empty>
+  );
+}
+
+/** Below rows that are not all: says so, and how one gets to the others. */
+function End<T>({ list, short }: { list: List<T>; short: boolean }) {
+  if (list.full)
+    return (
+      <p class="table-note">Only the first {count(MAX_ROWS)} are listed. Narrow the filters to see the others.</p>
+    );
+  if (list.paused.value)
+    return (
+      <p class="table-note">
+        Older rows are not looked at yet.{" "}
+        <button type="button" class="link" aria-busy={list.loading.value} onClick={() => void list.more()}>
+          look further
+        </button>
+      </p>
+    );
+  if (!short || list.complete.value) return null;
+  return (
+    <p class="table-more">
+      <Button busy={list.loading.value} onClick={() => void list.more()}>
+        Show more
+      </Button>
+    </p>
   );
 }
 

@@ -12,6 +12,12 @@ def has_owner(functory: Functory) -> bool:
     return functory.settings.api == "on" and callers.is_loopback(functory.settings.host)
 
 
+def has_no_person(functory: Functory) -> bool:
+    """True for a server with an API to which no person can log in, because it has no users."""
+    settings = functory.settings
+    return settings.api == "on" and settings.oidc_issuer is None and not functory.users.list()
+
+
 def check(functory: Functory) -> None:
     """Refuse to serve the API to others while there is no admin. Raises :class:`Invalid`."""
     settings = functory.settings

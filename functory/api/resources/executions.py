@@ -144,13 +144,16 @@ def logs(
         int | None, Query(ge=1, le=MAX_LINES, description="Only the last lines: their number.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LINES)] = MAX_LINES,
+    fence: Annotated[
+        int | None, Query(ge=0, le=2**31 - 1, description="Only lines of this attempt: its fence.")
+    ] = None,
 ) -> list[dict[str, Any]]:
     """What the execution has printed and logged, in its order."""
     place = None
     if after is not None:
-        fence, _, seq = after.partition(".")
-        place = int(fence), int(seq)
-    rows = engine.executions.logs(id_, after=place, tail=tail, limit=limit)
+        of, _, seq = after.partition(".")
+        place = int(of), int(seq)
+    rows = engine.executions.logs(id_, after=place, tail=tail, limit=limit, fence=fence)
     return [hide(caller, row, "text") for row in rows]
 
 

@@ -69,6 +69,7 @@ class Verification(Row):
 class Overview(Row):
     """What the first page shows."""
 
+    is_new: bool = Field(description="Nothing has ever happened in this installation, in any function.")
     needs_you: list[NeedsYou]
     series: Series
     failing: list[Failing]

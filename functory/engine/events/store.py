@@ -204,8 +204,9 @@ class Events:
         with self._database.read() as tx:
             row = tx.first(sa.select(event).where(event.c.id == as_id(id_, "event")))
             if row is None:
-                why = prune_watermarks.why_missing(tx, as_id(id_, "event"))
-                raise NotFound(f"event {id_} not found", why, "functory event list")
+                raise prune_watermarks.missing(
+                    tx, as_id(id_, "event"), f"event {id_} not found", "functory event list"
+                )
         return row
 
     def list(

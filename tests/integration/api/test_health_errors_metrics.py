@@ -6,21 +6,26 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from functory.api import create_app, problem_details
 from functory.client import Functory
-from functory.engine.database import migrations
-from functory.engine.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from functory.engine.database import migrations, prune_watermarks
+from functory.engine.database.clock import new_id
+from functory.engine.database.short_ids import short
+from functory.engine.errors import Conflict, FunctoryError, Invalid, NotFound, Refused, Unavailable
 from functory.engine.executions import worker_registry
 from functory.engine.settings import load_settings
 from tests.services.port import free_port
 from tests.support import docs_reference_tables
+from tests.support.api_client import ApiClient
 from tests.support.patience import patient
 from tests.support.processes import Roles
 
@@ -110,6 +115,7 @@ def test_errors_are_problem_details(error: Exception, status: int) -> None:
         getattr(error, "what", ""),
     )
     assert body.get("detail", "") == getattr(error, "why", "").replace("s3cret", "***")
+    assert body["try"] and body["try"] == (getattr(error, "try_", "") or body["try"])
     assert "s3cret" not in answer.text
 
 
@@ -127,7 +133,39 @@ def test_wrong_requests_and_defects_are_problem_details_that_give_nothing_away()
         assert (answer.status_code, answer.json()["status"]) == (status, status)
         assert answer.headers["content-type"] == "application/problem+json"
         assert "s3cret" not in answer.text and "inner state" not in answer.text
+        assert answer.json()["try"]
     assert client.post("/add").headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), FunctoryError("no kind of error fits")])
+def test_an_error_of_the_server_is_found_in_its_log_by_its_trace(error: Exception) -> None:
+    app = FastAPI()
+    problem_details.install(app)
+
+    @app.get("/fails")
+    def fails() -> None:
+        raise error
+
+    with structlog.testing.capture_logs() as lines:
+        body = TestClient(app, raise_server_exceptions=False).get("/fails").json()
+    (line,) = lines
+    assert (line["trace"], line["exc_info"]) == (body["trace"], error)
+    assert "trace" in body["try"]
+
+
+def test_what_may_have_been_pruned_is_not_found_with_the_time_before_which_all_was(
+    functory: Functory,
+) -> None:
+    api, gone = ApiClient(functory), new_id()
+    paths = [f"/executions/{gone}", f"/events/{gone}", f"/trees/{gone}/outline", f"/executions/{short(gone)}"]
+    assert not any("pruned_before" in api.get(path, 404) for path in paths)
+    pruned_before = functory.database.clock.now() + timedelta(hours=1)
+    with functory.database.write() as tx:
+        prune_watermarks.advance(tx, prune_watermarks.TREES, pruned_before)
+    for path in paths:
+        found = api.get(path, 404)
+        assert abs(datetime.fromisoformat(found["pruned_before"]) - pruned_before) < timedelta(seconds=1)
+        assert "pruned" in found["detail"] and found["try"]
 
 
 def test_what_was_done_is_counted_under_the_names_of_the_reference(tmp_path: Path) -> None:

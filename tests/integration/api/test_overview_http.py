@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
 from functory import step
 from functory.api import overview
 from functory.client import Functory
-from functory.engine.database.clock import SystemClock
+from functory.engine.database.clock import ManualClock, SystemClock
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.engine.maintenance import tree_deletion
+from functory.triggers.routing.router import Router
 from tests.support.api_client import ApiClient
 from tests.support.runs import RunsWorld
 from tests.support.world import World
@@ -50,6 +53,33 @@ def test_an_idle_engine_needs_nobody(api: ApiClient) -> None:
         assert len(found["series"][name]) == 60
 
 
+def test_an_engine_is_new_until_something_has_happened(engine: Functory, monkeypatch) -> None:
+    monkeypatch.setattr(overview, "AGE_SECONDS", 0.0)
+    api = ApiClient(engine)
+    assert api.get("/overview")["is_new"] is True
+    engine.events.emit("order", {})
+    assert api.get("/overview")["is_new"] is False
+
+
+def test_an_engine_that_was_quiet_for_hours_or_whose_rows_were_pruned_is_not_new(
+    api: ApiClient, engine: Functory, monkeypatch
+) -> None:
+    engine.events.emit("order", {})
+    while Router(engine.database, engine.settings).route_batch().events:
+        pass
+    clock = ManualClock(SystemClock().now() + timedelta(hours=2))
+    monkeypatch.setattr(engine.database, "clock", clock)
+    found = api.get("/overview")
+    assert (sum(found["series"]["events"]), found["is_new"]) == (0, False)
+    with api.as_("viewer", labels=["team:none"]):
+        assert api.get("/overview")["is_new"] is False
+    month = timedelta(days=30)
+    clock.advance(2 * month.total_seconds())
+    assert list(tree_deletion.prune(engine.database, tree_deletion.RetentionLimits(trees=month)))
+    assert api.get("/events")["items"] == []
+    assert api.get("/overview")["is_new"] is False
+
+
 def test_what_has_just_ended_is_in_the_numbers(api: ApiClient, engine: Functory, monkeypatch) -> None:
     from functory.engine.tallies import reader
 
@@ -72,7 +102,6 @@ def test_what_has_just_ended_is_in_the_numbers(api: ApiClient, engine: Functory,
 
 def test_guards_that_stopped_something_are_shown_with_their_tree(api: ApiClient, engine: Functory) -> None:
     from functory.triggers import definition
-    from functory.triggers.routing.router import Router
 
     engine.triggers.save(
         "loop", definition.define(on={"type": ["order"]}, function="work", guards={"rate": 1})
