@@ -1,6 +1,7 @@
-"""Takes the pictures of the dashboard in docs/how-to: ``python -m tests.support.dashboard_pictures`` runs the demo.
+"""Takes the pictures of the dashboard for the documentation: ``python -m tests.support.dashboard_pictures``.
 
-It needs Chromium and a dashboard that is built. The pictures show what the demo has made, in the light theme.
+It runs the demo, and needs Chromium and a dashboard that is built. The pictures of the how-to are light. The one with
+which README and the home of the documentation begin is taken in both themes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "how-to"
+# By the colour scheme of the reader.
+HOME = {"light": FOLDER.parent / "dashboard-light.webp", "dark": FOLDER.parent / "dashboard-dark.webp"}
 SIZE = {"width": 1120, "height": 670}
 # The site stays small: a picture is refused above this size.
 MAX_BYTES = 100_000
@@ -69,11 +72,20 @@ def take(functory: Functory, program: Path, url: str) -> None:
             if path.startswith("/events/"):
                 # What the triggers decided is below the event's data.
                 screen.page.locator("main section, main .card").last.scroll_into_view_if_needed()
-            picture = lossless(screen.page)
-            print(f"{name}  {len(picture):,} bytes")
-            if len(picture) > MAX_BYTES:
-                sys.exit(f"error: {name} has more than {MAX_BYTES:,} bytes\n  try: a smaller window")
-            (FOLDER / name).write_bytes(picture)
+            save(screen.page, FOLDER / name)
+        screen.go(pages(functory)["dashboard-tree.webp"]).ready()
+        for theme, file in HOME.items():
+            screen.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            save(screen.page, file)
+
+
+def save(page: Page, file: Path) -> None:
+    """Save what is seen, if it is small enough."""
+    picture = lossless(page)
+    print(f"{file.name}  {len(picture):,} bytes")
+    if len(picture) > MAX_BYTES:
+        sys.exit(f"error: {file.name} has more than {MAX_BYTES:,} bytes\n  try: a smaller window")
+    file.write_bytes(picture)
 
 
 def lossless(page: Page) -> bytes:

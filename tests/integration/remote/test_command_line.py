@@ -257,6 +257,11 @@ def test_commands_change_the_server(shells: tuple[Shell, Shell], served, tmp_pat
     assert far.json("function", "add", "far.py", "--timeout", "7")["limits"]["timeout"] == 7
     assert far.out("run", "far", "--input", "text=hi") == '"hi!"'
     assert local.json("function", "show", "far")["number"] == 1
+    assert far.json("function", "rename", "far", "away", "--dry-run") == local.json(
+        "function", "rename", "far", "away", "--dry-run"
+    )
+    assert "away is the new name of far" in far.out("function", "rename", "far", "away", "--alias")
+    assert far.out("run", "far", "--input", "text=hi") == '"hi!"'
     far.run("function", "disable", "far")
     assert local.json("function", "show", "far")["state"] == "disabled"
     far.run("function", "activate", "far@1")
