@@ -128,3 +128,24 @@ def test_a_function_that_returned_nothing_has_no_fault(screen: Screen, deploymen
     functory.functions.save("def nothing():\n    return None\n")
     row = functory.run("nothing", {})
     screen.go(f"/executions/{row['id']}?tab=io").ready().shows("It returned nothing.")
+
+
+def test_a_tree_is_cancelled_from_its_page(screen: Screen, deployment: Deployment) -> None:
+    functory = deployment.functory
+    functory.functions.save("import time\ndef slow():\n    time.sleep(600)\n")
+    functory.functions.save(
+        lines(
+            "from functory import submit",
+            "def leaves():",
+            "    return submit('slow', abandon=True).id",
+        )
+    )
+    row = functory.run("leaves", {})
+    left = row["result"]
+    screen.go(f"/trees/{row['id']}").ready()
+    expect(screen.page.get_by_role("button", name="Cancel the tree")).to_be_visible()
+    screen.press("c")
+    screen.page.get_by_role("dialog").get_by_role("button", name="Cancel all of it").click()
+    functory.executions.wait([left], 60)
+    assert functory.executions.get(left)["state"] == "cancelled"
+    expect(screen.page.get_by_role("button", name="Cancel the tree")).to_have_count(0)

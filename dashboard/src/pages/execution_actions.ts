@@ -12,7 +12,6 @@ import { urls } from "../urls.ts";
 
 export type Again = "retry" | "replay";
 
-
 export function canRetry(row: Pick<ExecutionRow, "state" | "resolved_by">): boolean {
   return isBad(row.state) && !row.resolved_by;
 }
@@ -45,6 +44,21 @@ export function askCancel(id: string, name: string, done: () => void): void {
     run: async () => {
       await send("POST", action("cancel", "executions", id), {}, { key: intention() });
       toast({ text: "Cancelled" });
+      done();
+    },
+  });
+}
+
+/** Cancels an execution and everything that it has caused. */
+export function askCancelTree(id: string, name: string, done: () => void): void {
+  ask({
+    title: `Cancel ${name} and everything below it?`,
+    body: "All that it has called, left alone or started by its events ends as cancelled. What is done stays done.",
+    verb: "Cancel all of it",
+    danger: true,
+    run: async () => {
+      await send("POST", action("cancel", "executions", id), { tree: true }, { key: intention() });
+      toast({ text: "Cancelled, with everything below it" });
       done();
     },
   });

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, route, send } from "../api.ts";
 import { now } from "../clock.ts";
 import { isPending, useData } from "../data.ts";
+import { isOpen } from "../execution_states.ts";
 import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { leftOut } from "../outline_rows.ts";
@@ -18,6 +19,7 @@ import type { Outline, OutlineNode, Tree } from "../rows.ts";
 import { can } from "../session.ts";
 import { traceRows } from "../trace_rows.tsx";
 import { urls } from "../urls.ts";
+import { askCancelTree } from "./execution_actions.ts";
 import { LeftOut } from "./left_out.tsx";
 import { TreeGraph } from "./tree_graph.tsx";
 
@@ -99,7 +101,13 @@ export function TreePage({ root }: { root: string }) {
         tree.reload();
       },
     });
+  const first = nodes.find((node) => node.id === root) ?? nodes[0];
+  // What is cancelled: the chosen execution with all below it, or the whole tree if nothing is chosen.
+  const top = at ? nodes.find((node) => node.id === at) : first;
+  const cancels = top?.kind === "execution" && can("operate") && Object.keys(tree.data?.states ?? {}).some(isOpen);
+  const cancel = () => top && askCancelTree(top.id, top.name, tree.reload);
   useKeys("Tree", [
+    { keys: "c", label: "Cancel with everything below", run: cancel, when: cancels },
     { keys: "f", label: "Only the ways to failures", run: () => setQuery({ failed: !failures }) },
     {
       keys: "v",
@@ -110,7 +118,6 @@ export function TreePage({ root }: { root: string }) {
       },
     },
   ]);
-  const first = nodes.find((node) => node.id === root) ?? nodes[0];
   const rows = useMemo(() => (view === "time" ? traceRows(nodes, "", [], []) : []), [nodes, view]);
   return (
     <>
@@ -120,6 +127,11 @@ export function TreePage({ root }: { root: string }) {
         mark={first && (first.kind === "event" ? <Mark name="event" /> : <State state={first.state} bare />)}
         actions={
           <>
+            {cancels && (
+              <Button keys="c" onClick={cancel}>
+                {at ? "Cancel from here" : "Cancel the tree"}
+              </Button>
+            )}
             <Button onClick={() => setQuery({ failed: !failures })} kind={failures ? "primary" : "plain"} keys="f">
               failed only
             </Button>

@@ -12,6 +12,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.executions import cancellation
 from functory.engine.executions.runs import begin
+from functory.engine.maintenance import canceller
 from tests.support.runs import RunsWorld, failure, text
 from tests.support.world import World
 
@@ -538,6 +539,19 @@ def test_a_step_that_is_cancelled_cancels_its_run(world: RunsWorld) -> None:
     cancellation.cancel(world.world.database, run, "ada")
     row = world.get(run)
     assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by ada"})
+    world.check()
+
+
+def test_a_cancel_of_a_tree_ends_a_run_that_waits_for_a_person(world: RunsWorld) -> None:
+    run = world.start()
+    world.work(lambda memo, given: step.ask("May I?"))
+    assert world.get(run)["state"] == "waiting_person"
+    world.world.executions.cancel(run, tree=True, author="ada")
+    while canceller.advance(world.world.database)[0]:
+        pass
+    row = world.get(run)
+    assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by ada"})
+    assert world.runs.questions() == []
     world.check()
 
 
