@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -95,7 +96,16 @@ def _referenced_functions(row: dict[str, Any]) -> set[str]:
 
 
 def _triggers(tx: Tx, name: str) -> list[str]:
-    rows = tx.rows(
+    return [
+        f"trigger {own}"
+        for own, definition in trigger_definitions(tx)
+        if dependencies.parse_reference(definition["function"])[0] == name
+    ]
+
+
+def trigger_definitions(tx: Tx) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the current definitions of all triggers that are not deleted, by name, in order."""
+    rows = tx.execute(
         sa.select(trigger.c.name, trigger_version.c.definition)
         .join(
             trigger_version,
@@ -106,8 +116,4 @@ def _triggers(tx: Tx, name: str) -> list[str]:
         .where(trigger.c.state != "deleted")
         .order_by(trigger.c.name)
     )
-    return [
-        f"trigger {row['name']}"
-        for row in rows
-        if dependencies.parse_reference(row["definition"]["function"])[0] == name
-    ]
+    return [(name, definition) for name, definition in rows]

@@ -24,7 +24,6 @@ from functory.engine.database.schema import (
     module,
     run,
     trigger,
-    trigger_version,
     version_module,
 )
 from functory.engine.database.schema.agents import RUN_OPEN
@@ -80,20 +79,9 @@ def _texts(tx: Tx, name: str) -> Iterator[NameUse]:
 
 def _patterns(tx: Tx, name: str) -> Iterator[NameUse]:
     """The triggers that write the name anywhere in their definition: in a pattern or an expression."""
-    rows = tx.rows(
-        sa.select(trigger.c.name, trigger_version.c.definition)
-        .join(
-            trigger_version,
-            sa.and_(
-                trigger_version.c.trigger_id == trigger.c.id, trigger_version.c.number == trigger.c.version
-            ),
-        )
-        .where(trigger.c.state != "deleted")
-        .order_by(trigger.c.name)
-    )
-    for row in rows:
-        if any(_is_or_holds(text, name) for text in _strings(row["definition"])):
-            yield NameUse("trigger", row["name"], "in its definition")
+    for user, definition in dependents.trigger_definitions(tx):
+        if any(_is_or_holds(text, name) for text in _strings(definition)):
+            yield NameUse("trigger", user, "in its definition")
 
 
 def _agents(tx: Tx, name: str) -> Iterator[NameUse]:
