@@ -23,7 +23,7 @@ from functory.client import Functory
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import driver_rows, migrations, row_copy, schema
-from functory.engine.database.clock import Clock, ManualClock
+from functory.engine.database.clock import Clock, ManualClock, SystemClock
 from functory.engine.database.connection import Database
 from functory.engine.database.postgres_pipeline import PipelinedConnection
 from functory.engine.events.store import Events
@@ -410,6 +410,17 @@ def embedded(folder: Path, **settings: Any) -> Functory:
         "namespace": f"t{uuid.uuid4().hex[:12]}",
     } | settings
     return Functory(Settings(**given), author="test")
+
+
+@contextmanager
+def world_beside(engine: Functory) -> Iterator[World]:
+    """The services over the database of an embedded engine. The test plays router and worker, so the engine starts none
+    when a request makes work."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(engine, "start", lambda: engine)
+        opened = World(str(engine.settings.database), engine.settings.home, clock=SystemClock())
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ import pytest
 from functory import step
 from functory.client import Functory
 from functory.engine.database import short_ids
-from functory.engine.database.clock import SystemClock
 from tests.support.api_client import ApiClient
 from tests.support.runs import RunsWorld
 from tests.support.two_teams import propose
-from tests.support.world import World, names
+from tests.support.world import names, world_beside
 
 pytest_plugins = ["tests.support.world"]
 
@@ -31,10 +30,9 @@ def api(engine: Functory) -> ApiClient:
 @pytest.fixture
 def runs(engine: Functory) -> Iterator[RunsWorld]:
     """Runs in the engine's database that need consent for the tool ``pay``; the test plays their steps."""
-    world = World(str(engine.settings.database), engine.settings.home, clock=SystemClock())
-    world.functions.save("def pay(to, amount):\n    return None\n")
-    yield RunsWorld(world, tools=["pay"], ask_before=["pay"])
-    world.close()
+    with world_beside(engine) as world:
+        world.functions.save("def pay(to, amount):\n    return None\n")
+        yield RunsWorld(world, tools=["pay"], ask_before=["pay"])
 
 
 def code(memo: Any, given: Any) -> Any:

@@ -10,10 +10,9 @@ import pytest
 from functory.client import Functory
 from functory.engine.access.labels import Labels
 from functory.engine.database import schema, short_ids
-from functory.engine.database.clock import SystemClock
 from tests.support.api_client import ApiClient
 from tests.support.orders import ORDER
-from tests.support.world import World
+from tests.support.world import World, world_beside
 
 pytest_plugins = ["tests.support.world"]
 
@@ -25,9 +24,8 @@ HIDDEN = {"redacted": "payload:read"}
 @pytest.fixture
 def world(engine: Functory) -> Iterator[World]:
     """The services over the database of ``engine``: the test plays router and worker."""
-    opened = World(str(engine.settings.database), engine.settings.home, clock=SystemClock())
-    yield opened
-    opened.close()
+    with world_beside(engine) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ import pytest
 
 from functory.client import Functory
 from functory.engine.agents.directives import KEY
-from functory.engine.database.clock import SystemClock
 from functory.engine.executions.runs import rows
 from tests.support.api_client import ApiClient
 from tests.support.runs import RunsWorld
-from tests.support.world import World, names
+from tests.support.world import names, world_beside
 
 pytest_plugins = ["tests.support.world"]
 
@@ -30,14 +29,13 @@ def api(engine: Functory) -> ApiClient:
 @pytest.fixture
 def runs(engine: Functory) -> Iterator[RunsWorld]:
     """Runs in the engine's database, whose steps the test plays."""
-    world = World(str(engine.settings.database), engine.settings.home, clock=SystemClock())
-    made = RunsWorld(world, limits={"usd": 1, "steps": 9})
-    engine.labels.function("solve", ["team:a"], [], author="ada")
-    world.function("theirs", "memo, given=None")
-    engine.labels.function("theirs", ["team:b"], [], author="ada")
-    made.agents.add("theirs", {"function": "theirs"}, author="ada")
-    yield made
-    world.close()
+    with world_beside(engine) as world:
+        made = RunsWorld(world, limits={"usd": 1, "steps": 9})
+        engine.labels.function("solve", ["team:a"], [], author="ada")
+        world.function("theirs", "memo, given=None")
+        engine.labels.function("theirs", ["team:b"], [], author="ada")
+        made.agents.add("theirs", {"function": "theirs"}, author="ada")
+        yield made
 
 
 def solve(memo: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:

@@ -11,12 +11,11 @@ import pytest
 from functory.api import create_app
 from functory.client import Functory
 from functory.engine.database import schema, short_ids
-from functory.engine.database.clock import SystemClock
 from tests.support.api_client import ApiClient
 from tests.support.api_routes import ApiRoute, api_routes
 from tests.support.model_calls import ask
 from tests.support.two_teams import MARKER, OURS, Teams, fail, propose, run_that_asks, seed
-from tests.support.world import World, embedded
+from tests.support.world import World, embedded, world_beside
 
 pytest_plugins = ["tests.support.world"]
 
@@ -56,9 +55,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functory]:
 
 @pytest.fixture(scope="module")
 def world(engine: Functory) -> Iterator[World]:
-    opened = World(str(engine.settings.database), engine.settings.home, clock=SystemClock())
-    yield opened
-    opened.close()
+    with world_beside(engine) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
