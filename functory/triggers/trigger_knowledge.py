@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from functory.engine import threads
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events.decided_events import UnwantedTypes
@@ -57,7 +58,8 @@ class WorkerTriggerKnowledge:
             blocking=False
         ):
             return
-        threading.Thread(target=self._run, name="functory-trigger-types", daemon=True).start()
+        if threads.try_start(self._run, "functory-trigger-types") is None:
+            self._refreshing.release()
 
     def _run(self) -> None:
         try:

@@ -18,6 +18,7 @@ from functory.api.access.rights import Caller
 from functory.api.stream.reader import Reader
 from functory.api.stream.subscriber import Frame, Subscriber
 from functory.api.stream.topics import OF_AN_EXECUTION, Topic
+from functory.engine import threads
 from functory.engine.access.scopes import Scope
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError
@@ -88,10 +89,11 @@ class Feed:
             if self._closed:
                 client.end()
                 return client
-            self._new.append(client)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="functory-stream", daemon=True)
-                self._thread.start()
+                self._thread = threads.try_start(self._run, "functory-stream")
+            if self._thread is None:
+                return None
+            self._new.append(client)
         self._wake()
         try:
             await client.opened

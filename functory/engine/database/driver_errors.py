@@ -196,7 +196,10 @@ def _hint(reason: str, state: str) -> str:
         # The server's name of the database, which the command below quotes for no shell.
         return f"create the database {missing[1]} on that server (createdb), then functory db upgrade"
     if "unable to open database file" in lowered:
-        return "check that the folder of the file exists and that you may read and write both"
+        return (
+            "check that the folder of the file exists, that you may read and write both, and that this process may "
+            "open more files (ulimit -n)"
+        )
     if "no such table" in lowered or "no such column" in lowered:
         return _UPGRADE
     if "locked" in lowered:

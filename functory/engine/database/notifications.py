@@ -20,6 +20,7 @@ import structlog
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from functory.engine import threads
 from functory.engine.database.transaction import Tx
 from functory.engine.database.wakeups import CHANNEL, TOPICS, channel
 
@@ -83,8 +84,8 @@ class Notifier:
         with self._condition:
             self._topics.update(topics)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="functory-notify", daemon=True)
-                self._thread.start()
+                # Without one, the others poll, and the next commit asks again.
+                self._thread = threads.try_start(self._run, "functory-notify")
             self._condition.notify()
 
     def stop(self) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from functory.engine import threads
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import outbox
@@ -255,8 +256,7 @@ class BatchPublisher:
 
     def _wake_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="functory-publish", daemon=True)
-            self._thread.start()
+            self._thread = threads.try_start(self._run, "functory-publish")
         self._changed.notify_all()
 
     @contextlib.contextmanager

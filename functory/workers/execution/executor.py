@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import structlog
 
+from functory.engine import threads
 from functory.engine.access import grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database.connection import Database
@@ -281,8 +282,13 @@ class Executor:
             finally:
                 self._slots.release()
 
-        for running in self._held_claims.add(claims):
-            threading.Thread(target=run, args=(running,), name="functory-claimed", daemon=True).start()
+        held = self._held_claims.add(claims)
+        for number, running in enumerate(held):
+            if threads.try_start(run, "functory-claimed", running) is None:
+                rest = held[number:]
+                self._held_claims.release(rest, "the worker had no thread for it")
+                self._slots.release(len(rest))
+                raise threads.none_left("executions wait")
 
     def _on_slot_released(self) -> None:
         self._poller.slot_freed()

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 from pydantic import SecretStr
 
+from functory.engine import threads
 from functory.engine.access.secrets import Secrets
 from functory.engine.agents import call_queue
 from functory.engine.agents.call_outcomes import Answer, Failure, Outcome
@@ -141,15 +142,18 @@ class Gateway(Service):
     def _start(self) -> None:
         if self._loop is not None:
             return
-        self._loop = asyncio.new_event_loop()
-        self._threads = [
-            threading.Thread(target=self._settle_all, name="functory-gateway-settle", daemon=True),
-            threading.Thread(target=self._loop.run_forever, name="functory-gateway-send", daemon=True),
-        ]
         with self._database.write() as tx:
             call_queue.renew(tx, self.id, self._started_at, [])
-        for thread in self._threads:
-            thread.start()
+        loop = asyncio.new_event_loop()
+        looper = threads.try_start(loop.run_forever, "functory-gateway-send")
+        settler = None if looper is None else threads.try_start(self._settle_all, "functory-gateway-settle")
+        if looper is None or settler is None:
+            if looper is not None:
+                loop.call_soon_threadsafe(loop.stop)
+                looper.join()
+            loop.close()
+            raise threads.none_left("the gateway cannot send")
+        self._loop, self._threads = loop, [settler, looper]
 
     def _send_all(self, claimed: Sequence[Sent]) -> None:
         for sent in claimed:

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import queue
 import socket
-import threading
 from collections.abc import Callable, Sequence
+
+from functory.engine import threads
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a name, best first; OSError when there are none. May block."""
@@ -66,11 +67,13 @@ class DnsResolver:
         except asyncio.CancelledError:
             own_limit.release()
             raise
-        self._running += 1
-        self._lookups.put(lookup)
-        if self._running > self._threads:
+        if self._running >= self._threads and threads.try_start(self._serve, "functory-lookup") is not None:
             self._threads += 1
-            threading.Thread(target=self._serve, name="functory-lookup", daemon=True).start()
+        self._running += 1
+        if not self._threads:
+            finish([])
+        else:
+            self._lookups.put(lookup)
         return await answer
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from functory.engine import threads
 from functory.engine.errors import Unavailable
 from functory.engine.telemetry import sandbox_metrics
 from functory.workers.sandbox.confinement import scratch
@@ -217,7 +218,8 @@ class Pool:
             if not worn and now - entry.since < self._options.zygote_seconds:
                 return
             entry.renewing = True
-        threading.Thread(target=self._renew, args=(entry, old), name="functory-zygote", daemon=True).start()
+        if threads.try_start(self._renew, "functory-zygote", entry, old) is None:
+            entry.renewing = False
 
     def _renew(self, entry: PoolEntry, old: ZygoteProcess) -> None:
         try:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from functory.engine import threads
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused
 from functory.workers.sandbox.protocol.frames import (
     MAX_IN_FLIGHT,
@@ -79,7 +80,9 @@ class RequestHandler:
         self._secrets = {name for code in job.codes.values() for name in code.secrets}
 
     def accept(self, request: Request) -> None:
-        """Queue a request of the child; ``ProtocolError`` if it is not allowed now."""
+        """Queue a request of the child; ``ProtocolError`` if it is not allowed now, :class:`Unavailable` if the system
+        has no thread for it.
+        """
         if request.id <= self._last_id:
             raise ProtocolError(f"request id {request.id} is not above {self._last_id}")
         if self.in_flight >= MAX_IN_FLIGHT:
@@ -92,9 +95,11 @@ class RequestHandler:
         self._last_id = request.id
         self.in_flight += 1
         if self.in_flight > self._threads:
-            self._threads += 1
-            name = f"functory-{self._job.execution_id}-{self._threads}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+            name = f"functory-{self._job.execution_id}-{self._threads + 1}"
+            if threads.try_start(self._work, name) is not None:
+                self._threads += 1
+            elif not self._threads:
+                raise threads.none_left("a request of the code has no thread")
         self._queue.put(request)
 
     def finish(self, answer: Answer) -> None:

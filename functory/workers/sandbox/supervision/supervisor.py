@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from functory.engine import os_errors
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.confinement.resource_usage import (
@@ -159,8 +160,9 @@ class Supervisor:
             )
             self.drain_output()
         elif child.fork_errno is not None:
-            reason = os.strerror(child.fork_errno)
-            verdict = Verdict("crashed", f"no process for it: {reason}", "no_process", type="NoProcess")
+            reason = os_errors.explain(OSError(child.fork_errno, os.strerror(child.fork_errno)))
+            message = f"no process for it: {reason.why}\ntry: {reason.try_}"
+            verdict = Verdict("crashed", message, "no_process", type="NoProcess")
         return verdict
 
     def _watch(self) -> Verdict | None:
