@@ -132,6 +132,9 @@ def test_a_question_that_another_person_has_decided_says_so(server: Deployment, 
     hands.push("Approve")
     screen.expected = ["409"]
     screen.shows("is rejected by bob")
+    # The dialog stays when its question has left the list.
+    screen.page.get_by_text("No question waits").wait_for()
+    screen.shows("is rejected by bob")
     hands.push("Close")
     screen.shows("No question waits")
 

@@ -61,15 +61,16 @@ export function ApprovalsPage() {
 function Asked({ of }: { of: Data<Page<Question>> }) {
   return (
     <Show of={of} rows={4}>
-      {(page) =>
-        page.items.length ? (
+      {(page) => (
+        <>
+          {!page.items.length && (
+            <Empty title="No question waits.">
+              <p>Runs of agents ask before they use a tool that needs consent, and what their steps want to know.</p>
+            </Empty>
+          )}
           <Questions of={page.items} reload={of.reload} />
-        ) : (
-          <Empty title="No question waits.">
-            <p>Runs of agents ask before they use a tool that needs consent, and what their steps want to know.</p>
-          </Empty>
-        )
-      }
+        </>
+      )}
     </Show>
   );
 }

@@ -20,7 +20,8 @@ import { argumentsOf, askedText, choicesOf, proposalOf, toolOf } from "./questio
 const BUTTONS = 4;
 const SHORT = 30;
 
-/** The questions as cards, of which one has the keys. `inRun` leaves out what the page of the run says. */
+/** The questions as cards, of which one has the keys. `inRun` leaves out what the page of the run says. Without a
+ * question it is drawn, too: the dialog of one that is decided meanwhile stays open. */
 export function Questions({ of, reload, inRun, keys = true }: {
   of: readonly Question[];
   reload: () => void;
@@ -52,18 +53,20 @@ export function Questions({ of, reload, inRun, keys = true }: {
   ]);
   return (
     <>
-      <ul class="grants questions">
-        {of.map((question) => (
-          <QuestionCard
-            key={question.id}
-            of={question}
-            current={question === current && of.length > 1}
-            keys={question === current && question.state === "pending"}
-            ask={ask}
-            {...(inRun ? { inRun } : {})}
-          />
-        ))}
-      </ul>
+      {of.length > 0 && (
+        <ul class="grants questions">
+          {of.map((question) => (
+            <QuestionCard
+              key={question.id}
+              of={question}
+              current={question === current && of.length > 1}
+              keys={question === current && question.state === "pending"}
+              ask={ask}
+              {...(inRun ? { inRun } : {})}
+            />
+          ))}
+        </ul>
+      )}
       {asked && (
         <DecisionDialog
           of={asked}

@@ -66,7 +66,7 @@ export function RunPage({ id }: { id: string }) {
           <div class="page-body">
             <div class="stack">
               <Why of={row} />
-              {row.questions.length > 0 && <Questions of={row.questions} reload={data.reload} inRun />}
+              <Questions of={row.questions} reload={data.reload} inRun />
               <div class="two-columns">
                 <div class="stack">
                   <Card title="Goal">
