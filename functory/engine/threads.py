@@ -1,7 +1,7 @@
 """Starts threads of the background where the system may have none left.
 
-The limit of threads (``ulimit -u``, ``TasksMax=`` of systemd, the control group of a container) can be reached for a
-moment. What was to start then must start later: a flag that says "it runs" is set only when it does.
+The limit of threads (``ulimit -u``, ``TasksMax=`` of systemd, the control group of a container) can be reached
+for a short time. What was to start then must start later: a flag that says "it runs" is set only when it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A limit of threads that is reached for a moment stops nothing for good: what was to start then starts later."""
+"""A limit of threads that is reached for a short time stops nothing for good: what was to start then starts later."""
 
 from __future__ import annotations
 

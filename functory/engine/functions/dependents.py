@@ -105,7 +105,7 @@ def _triggers(tx: Tx, name: str) -> list[str]:
 
 def trigger_definitions(tx: Tx) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the current definitions of all triggers that are not deleted, by name, in order."""
-    rows = tx.execute(
+    rows = tx.rows(
         sa.select(trigger.c.name, trigger_version.c.definition)
         .join(
             trigger_version,
@@ -116,4 +116,4 @@ def trigger_definitions(tx: Tx) -> list[tuple[str, Mapping[str, Any]]]:
         .where(trigger.c.state != "deleted")
         .order_by(trigger.c.name)
     )
-    return [(name, definition) for name, definition in rows]
+    return [(row["name"], row["definition"]) for row in rows]
