@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Generic, TypeVar
 
 import orjson
@@ -147,8 +147,3 @@ class StrictRoute(APIRoute):
 
 def _query_fields(dependant: Any) -> list[Any]:
     return [*dependant.query_params, *(field for d in dependant.dependencies for field in _query_fields(d))]
-
-
-def chosen_fields(row: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    """The row with only these fields; with all of them for None."""
-    return dict(row) if names is None else {name: row[name] for name in names}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 import traceback
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 from functory.engine.database import short_ids
 from functory.engine.serialization.control_characters import escape_control_characters, marked_lines
 from functory.terminal.near_options import near_options
+
+_EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
+_PAIR = re.compile(r"[^\W\d]\w*=\S*")
 
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
@@ -55,8 +60,24 @@ def print_usage_error(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(message.rstrip("\n") + "\n")
         return 0
-    print_message(message[:1].lower() + message[1:].rstrip("."), "", f"{where} --help")
+    try_ = _as_input(error) or f"{where} --help"
+    print_message(message[:1].lower() + message[1:].rstrip("."), "", try_)
     return EXIT_USAGE
+
+
+def _as_input(error: Any) -> str | None:
+    """Return the option for input that was written as a further argument, ``n=1`` or ``{"n": 1}``; else None."""
+    extra = _EXTRA.fullmatch(error.message or "")
+    options = {name for one in (error.ctx.command.params if error.ctx else ()) for name in one.opts}
+    if extra is None or "--input-json" not in options:
+        return None
+    if extra[1].startswith("{"):
+        return f"--input-json {shlex.quote(extra[1])}"
+    # Several come joined with spaces, so a value with a space cannot be told from two.
+    given = extra[1].split(" ")
+    if all(_PAIR.fullmatch(one) for one in given):
+        return " ".join(f"--input {shlex.quote(one)}" for one in given)
+    return None
 
 
 def _wrong_option(error: Any) -> str | None:
