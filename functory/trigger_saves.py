@@ -30,6 +30,13 @@ from functory.triggers.save_checks.schema_paths import closed
 MAX_FUNCTIONS = 100_000
 # How long the types that a function emitted are kept for pages.
 EMITTED_SECONDS = 30.0
+_CYCLES_UNKNOWN = Problem(
+    "not every cycle would be found",
+    "the functions of the triggers emit too many types for too many patterns; the guards still stop a loop at run time",
+    "an exact type or a longer prefix in the patterns",
+    certain=False,
+    pointer=pointer("on", "type"),
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,10 @@ class TriggerSaves:
         compiled = definition.compile_definition({"id": "", "name": name, "version": 0, "definition": made})
         functions = self._active_functions()
         warnings = save_checks.check(compiled, self._surroundings(functions, compiled.function))
-        cycles.check(self.graph({"name": name, "definition": made}, functions), name, self._settings)
+        graph = self.graph({"name": name, "definition": made}, functions)
+        cycles.check(graph, name, self._settings)
+        if not graph.complete:
+            warnings.append(_CYCLES_UNKNOWN.text)
         row = self._triggers.save(
             name, made, author=author, shadow=shadow, expected_version=expected_version, labels=labels
         )
@@ -175,7 +185,10 @@ class TriggerSaves:
             problems.append(
                 Problem(error.what, error.why, error.try_, certain=True, pointer=pointer("guards"))
             )
-        return DraftReview(compiled, problems, graph.cycle(name), graph)
+        ring = graph.cycle(name)
+        if not graph.complete:
+            problems.append(_CYCLES_UNKNOWN)
+        return DraftReview(compiled, problems, ring, graph)
 
     def contract(self, version: Mapping[str, Any]) -> list[BrokenTrigger]:
         """Return what a version of a function would break: problems of stored triggers that run the active version or

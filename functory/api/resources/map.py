@@ -20,7 +20,8 @@ from functory.engine.settings import Settings
 from functory.schedules import KIND as SCHEDULE
 from functory.triggers.analysis import trigger_map
 from functory.triggers.analysis.cycle_guards import find_stop
-from functory.triggers.analysis.cycles import Emission, Graph
+from functory.triggers.analysis.cycles import Graph
+from functory.triggers.analysis.emissions import Emission
 from functory.triggers.analysis.trigger_map import SourceNode, TriggerMap
 from functory.triggers.sources.registry import find_plugin
 

@@ -111,7 +111,8 @@ class TriggerGraph:
 
 
 def _edge(step: rows.CycleStep) -> Edge:
-    from functory.triggers.analysis.cycles import Edge, Emission
+    from functory.triggers.analysis.cycles import Edge
+    from functory.triggers.analysis.emissions import Emission
 
     return Edge(step.trigger, step.function, Emission(step.event, step.subject), step.target)
 

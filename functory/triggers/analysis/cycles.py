@@ -1,8 +1,6 @@
 """Cycle analysis before anything runs: trigger → function → its possible events → the triggers that they may fire.
 
-The possible events of a function come from its source (``emit("…")``, ``functions.update(…)``), its declaration
-(``metadata={"emits": […]}``, output patterns), its dependencies and the functions that it calls, the engine's events
-about every execution, and observed events. An ``emit`` of a computed type may be anything: such edges are shown, but
+The possible events are those of :mod:`functory.triggers.analysis.emissions`. Edges of a computed type are shown, but
 prove nothing.
 
 The guards at run time stay necessary: code can emit unforeseen events.
@@ -10,8 +8,8 @@ The guards at run time stay necessary: code can emit unforeseen events.
 
 from __future__ import annotations
 
-import ast
 import functools
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,45 +17,18 @@ from typing import Any
 from functory.engine.errors import Conflict, FunctoryError, Invalid
 from functory.engine.functions import dependencies
 from functory.engine.settings import Settings
+from functory.triggers.analysis.emissions import Emission, emissions
 from functory.triggers.definition import CompiledTrigger, Guards
+from functory.triggers.index import Index
 from functory.triggers.patterns import Pattern, compile_pattern
 
-# Events of the engine about every execution.
-LIFECYCLE_EVENTS = (
-    "execution.started",
-    "execution.succeeded",
-    "execution.failed",
-    "execution.timed_out",
-    "execution.dead",
-    "execution.attempt_failed",
-    "execution.cancelled",
-)
-
-# Operations of `functory.functions` and the events that they cause.
-FUNCTION_CHANGE_EVENTS = {
-    "save": ("function.created", "function.updated"),
-    "update": ("function.updated",),
-    "activate": ("function.activated",),
-    "rollback": ("function.activated", "version.marked"),
-}
-
-ANY_TYPE = "*"
+# Of patterns, for one graph; some seconds. Further ones say nothing new: the guards at run time stop a loop anyway.
+MOST_TESTS = 2_000_000
+# Of a graph that is shown.
+MOST_EDGES = 200_000
 
 # Events of these types say in data.function which function they are about: their subject.
 _ABOUT_FUNCTIONS = ("execution.", "function.", "output.")
-
-
-@dataclass(frozen=True)
-class Emission:
-    """An event that a function may cause. ``subject`` None: unknown; ``type`` ``*``: computed, may be anything."""
-
-    type: str
-    subject: str | None = None
-
-    @property
-    def certain(self) -> bool:
-        """False for a computed type."""
-        return self.type != ANY_TYPE
 
 
 @dataclass(frozen=True)
@@ -87,96 +58,12 @@ class Edge:
         }
 
 
-def emissions(
-    name: str, functions: Mapping[str, Mapping[str, Any]], observed: Mapping[str, Iterable[str]]
-) -> set[Emission]:
-    """The possible events of an execution of ``name``, with its calls. Unknown functions have none."""
-    found: set[Emission] = set()
-    waiting = [name]
-    seen: set[str] = set()
-    while waiting:
-        current = waiting.pop()
-        row = functions.get(current)
-        if current in seen:
-            continue
-        seen.add(current)
-        found |= {Emission(type_, current) for type_ in LIFECYCLE_EVENTS}
-        found |= {Emission(type_) for type_ in observed.get(current, ())}
-        if row is None:
-            continue
-        if row["output_patterns"]:
-            found.add(Emission("output.matched", current))
-        for version in _linked(row, functions):
-            own, called = _read(version)
-            found |= own
-            waiting.extend(called)
-    return found
-
-
-def _linked(row: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A function and its dependencies: they run in the same execution."""
-    found: dict[str, Mapping[str, Any]] = {row["name"]: row}
-    waiting = [row]
-    while waiting:
-        for dependency in dependencies.parse(waiting.pop()["dependencies"]):
-            other = functions.get(dependency.name)
-            if other is not None and dependency.name not in found:
-                found[dependency.name] = other
-                waiting.append(other)
-    return list(found.values())
-
-
-def _read(row: Mapping[str, Any]) -> tuple[set[Emission], frozenset[str]]:
-    """What one source emits by itself, and the functions that it calls as executions."""
-    declared = row["metadata"].get("emits", [])
-    own, called = _read_source(row["source"])
-    if not isinstance(declared, list):
-        return set(own), called
-    return set(own) | {Emission(type_) for type_ in declared if isinstance(type_, str)}, called
-
-
-# Parsing is most of the time of a graph, and its sources seldom change.
-@functools.lru_cache(maxsize=1024)
-def _read_source(source: str) -> tuple[frozenset[Emission], frozenset[str]]:
-    found: set[Emission] = set()
-    called: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call):
-            continue
-        word = (
-            node.func.attr
-            if isinstance(node.func, ast.Attribute)
-            else node.func.id
-            if isinstance(node.func, ast.Name)
-            else ""
-        )
-        first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-        text = first if isinstance(first, str) else None
-        if word == "emit":
-            found.add(Emission(text if text is not None else ANY_TYPE))
-        elif word == "emit_many":
-            found.add(Emission(ANY_TYPE))
-        elif word in ("call", "submit", "acall"):
-            if text is not None:
-                called.add(text.split("@")[0])
-        elif (
-            word in FUNCTION_CHANGE_EVENTS
-            and isinstance(node.func, ast.Attribute)
-            and _is_functions(node.func.value)
-        ):
-            about = text if word != "save" else None
-            found |= {Emission(type_, about) for type_ in FUNCTION_CHANGE_EVENTS[word]}
-    return frozenset(found), frozenset(called)
-
-
-def _is_functions(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Name) and node.id == "functions") or (
-        isinstance(node, ast.Attribute) and node.attr == "functions"
-    )
-
-
 class Graph:
-    """The edges between triggers, and the cycles among them."""
+    """The edges between triggers, and the cycles among them. For any thread.
+
+    What a function emits is matched when it is asked for, and once, however many triggers run the function. The tests
+    of patterns are bounded by :data:`MOST_TESTS`: the rest is not looked at, and :attr:`complete` is False.
+    """
 
     def __init__(
         self,
@@ -185,25 +72,93 @@ class Graph:
         observed: Mapping[str, Iterable[str]],
     ) -> None:
         self.triggers = {compiled.name: compiled for compiled in triggers}
+        self.complete = True
+        """False when not every event of every function that was asked for was matched."""
+        self._functions = functions
+        self._observed = observed
         self._parts = {compiled.name: _parts(compiled) for compiled in triggers}
-        self.edges: dict[str, list[Edge]] = {}
-        known: dict[str, set[Emission]] = {}
-        for compiled in triggers:
-            function = dependencies.parse_reference(compiled.function)[0]
-            if function not in known:
-                known[function] = emissions(function, functions, observed)
-            self.edges[compiled.name] = [
-                Edge(compiled.name, function, emission, target)
-                for emission in sorted(known[function], key=lambda e: (e.type, e.subject or ""))
-                for target, parts in self._parts.items()
-                if any(part.may_match(emission) for part in parts)
+        self._function_of = {
+            compiled.name: dependencies.parse_reference(compiled.function)[0] for compiled in triggers
+        }
+        # Triggers by what their pattern wants of the type; those that want nothing of it.
+        self._by_type = Index()
+        self._of_any_type: set[str] = set()
+        for name, parts in self._parts.items():
+            for number, part in enumerate(parts):
+                if part.type is None:
+                    self._of_any_type.add(name)
+                else:
+                    self._by_type.add((name, number), part.type)
+        self._positions = {name: number for number, name in enumerate(self._parts)}
+        self._steps: dict[str, list[tuple[Emission, list[str]]]] = {}
+        self._firsts: dict[str, dict[str, list[Emission]]] = {}
+        self._tests_left = MOST_TESTS
+        self._lock = threading.RLock()
+
+    @functools.cached_property
+    def edges(self) -> dict[str, list[Edge]]:
+        """All edges by trigger. Raises :class:`Invalid` for more than :data:`MOST_EDGES`."""
+        found: dict[str, list[Edge]] = {}
+        number = 0
+        for name, function in self._function_of.items():
+            steps = self._steps_of(function)
+            number += sum(len(targets) for _, targets in steps)
+            if number > MOST_EDGES or not self.complete:
+                raise Invalid(
+                    "the graph of all triggers is too large to be shown",
+                    f"their functions emit so many types for so many triggers that it has more than {MOST_EDGES:,} "
+                    "edges",
+                    "make patterns of the type narrower: an exact type, or a longer prefix",
+                )
+            found[name] = [
+                Edge(name, function, emission, target) for emission, targets in steps for target in targets
             ]
+        return found
 
     def listeners(self, emission: Emission) -> list[str]:
         """The triggers that an event may start."""
-        return [
-            name for name, parts in self._parts.items() if any(part.may_match(emission) for part in parts)
-        ]
+        with self._lock:
+            return self._listeners(emission)
+
+    def _listeners(self, emission: Emission) -> list[str]:
+        if not emission.certain:
+            candidates = set(self._parts)
+        else:
+            by_type = {name for name, _ in self._by_type.match({"type": emission.type})}
+            self._tests_left -= self._by_type.tested + 1
+            candidates = by_type | self._of_any_type
+        if emission.subject is not None:
+            candidates = {
+                name for name in candidates if any(part.may_match(emission) for part in self._parts[name])
+            }
+        self._tests_left -= len(candidates)
+        return sorted(candidates, key=self._positions.__getitem__)
+
+    def _steps_of(self, function: str) -> list[tuple[Emission, list[str]]]:
+        """Return what a function may emit, in order, each with the triggers that it may start."""
+        with self._lock:
+            if function not in self._steps:
+                found: list[tuple[Emission, list[str]]] = []
+                emitted = emissions(function, self._functions, self._observed)
+                for emission in sorted(emitted, key=lambda one: (one.type, one.subject or "")):
+                    if self._tests_left <= 0:
+                        self.complete = False
+                        break
+                    found.append((emission, self._listeners(emission)))
+                self._steps[function] = found
+            return self._steps[function]
+
+    def _firsts_of(self, function: str) -> dict[str, list[Emission]]:
+        """Return the triggers that a function may start, each with its first emission and its first certain one."""
+        if function not in self._firsts:
+            found: dict[str, list[Emission]] = {}
+            for emission, targets in self._steps_of(function):
+                for target in targets:
+                    known = found.setdefault(target, [])
+                    if not known or (emission.certain and not known[-1].certain):
+                        known.append(emission)
+            self._firsts[function] = found
+        return self._firsts[function]
 
     def cycle(self, name: str, *, certain: bool = True) -> list[Edge] | None:
         """The shortest cycle through trigger ``name``, as its steps; None when there is none.
@@ -211,23 +166,20 @@ class Graph:
         With ``certain``, edges of computed types are left out. A trigger that only matches its own events is no cycle:
         the guard for own events stops it at once, unless it has ``allow_self``.
         """
-        paths: list[list[Edge]] = [[]]
-        seen: set[str] = set()
-        while paths:
-            longer: list[list[Edge]] = []
-            for path in paths:
-                here = path[-1].target if path else name
-                for step in self.edges.get(here, []):
-                    if certain and not step.emission.certain:
-                        continue
-                    if step.target == name:
-                        if not path and not self.triggers[name].guards.allow_self:
-                            continue
-                        return [*path, step]
-                    if step.target not in seen and step.target != here:
-                        seen.add(step.target)
-                        longer.append([*path, step])
-            paths = longer
+        # The triggers in the order of their distance, each with the edge that led to it.
+        came: dict[str, Edge] = {}
+        reached = [name]
+        for here in reached:
+            function = self._function_of[here]
+            for target, firsts in self._firsts_of(function).items():
+                emission = firsts[-1] if certain else firsts[0]
+                if certain and not emission.certain:
+                    continue
+                if target == name and (here != name or self.triggers[name].guards.allow_self):
+                    return _ring(came, Edge(here, function, emission, target))
+                if target not in came and target not in (here, name):
+                    came[target] = Edge(here, function, emission, target)
+                    reached.append(target)
         return None
 
     def cycles(self) -> list[list[Edge]]:
@@ -238,6 +190,14 @@ class Graph:
             if ring is not None:
                 found.setdefault(frozenset(step.trigger for step in ring), ring)
         return list(found.values())
+
+
+def _ring(came: Mapping[str, Edge], last: Edge) -> list[Edge]:
+    """Return the steps from a trigger back to itself."""
+    ring = [last]
+    while (before := came.get(ring[-1].trigger)) is not None:
+        ring.append(before)
+    return ring[::-1]
 
 
 def check(graph: Graph, name: str, settings: Settings) -> None:

@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from functory.triggers.analysis.cycles import ANY_TYPE, Emission, Graph
+from functory.triggers.analysis.cycles import Graph
+from functory.triggers.analysis.emissions import ANY_TYPE, Emission
 
 # More boxes than this cannot be read: the neighbourhood of one of them is shown instead.
 MAX_NODES = 400

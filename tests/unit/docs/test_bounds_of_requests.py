@@ -30,6 +30,7 @@ from functory.engine.serialization import durations, written_quantities
 from functory.packs.stackstorm.report import LeftOut
 from functory.packs.stackstorm.template import translate_text
 from functory.remote.retries import pause_after
+from functory.triggers.analysis.cycles import Graph
 from functory.triggers.criteria import compile_criteria
 from functory.triggers.definition import compile_definition, parse
 from functory.triggers.patterns.pattern import MAX_TESTS_OF_ALL
@@ -141,6 +142,42 @@ def _row(name: str, on: dict[str, Any]) -> dict[str, Any]:
     definition = parse({"on": on, "function": "f", "input": {}})
     row = {"id": name, "name": name, "state": "enabled", "origin": "operator", "note": "", "version": 1}
     return row | {"definition": definition}
+
+
+def _graph(on: Callable[[int], dict[str, Any]], functions: int, types: int) -> Graph:
+    """1,000 triggers, and functions that emit as many types each."""
+
+    def source(number: int) -> str:
+        return "def f():\n" + "".join(f"    emit('a{number}.b{one}', {{}})\n" for one in range(types))
+
+    known = {
+        f"f{number}": {"name": f"f{number}", "source": source(number), "metadata": {}, "output_patterns": {},
+                       "dependencies": []}
+        for number in range(functions)
+    }  # fmt: skip
+    rows = [
+        {"id": f"t{number}", "name": f"t{number}", "state": "enabled", "origin": "operator", "note": "", "version": 1,
+         "definition": parse({"on": on(number), "function": f"f{number % functions}", "input": {}})}
+        for number in range(1000)
+    ]  # fmt: skip
+    return Graph([compile_definition(row) for row in rows], known, {})
+
+
+@case("trigger graph")
+def one_function_of_many_types_for_all() -> Any:
+    graph = _graph(lambda number: {"type": [{"wildcard": f"a*b*{number}"}]}, 1, 5000)
+    return len(graph.cycle("t1") or []), graph.complete
+
+
+@case("trigger graph")
+def functions_of_many_types_whose_cycles_are_all_looked_for() -> Any:
+    graph = _graph(lambda number: {"type": [{"prefix": f"a{number + 1}."}]}, 1000, 60)
+    return len(graph.cycles()), graph.complete
+
+
+@case("trigger graph")
+def more_edges_than_are_shown() -> Any:
+    return len(_graph(lambda number: {"data": {"n": [number]}}, 10, 1000).edges)
 
 
 @case("all event patterns")

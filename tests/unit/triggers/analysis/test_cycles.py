@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from functory.engine.errors import Invalid
+from functory.triggers.analysis import cycles
 from functory.triggers.analysis.cycles import Graph
 from functory.triggers.definition import CompiledTrigger, compile_definition, parse
+from functory.triggers.patterns import compile_pattern
 
 
 def trigger(name: str, function: str, on: dict[str, Any]) -> CompiledTrigger:
@@ -64,3 +69,74 @@ def test_the_function_in_the_data_of_ones_own_events_is_not_the_subject() -> Non
     on = {"type": ["output.matched"], "data": about("work") | {"pattern": ["low"]}}
     graph = Graph([trigger("a", "work", {"type": ["x"]}), trigger("b", "other", on)], {"work": matched}, {})
     assert [edge.target for edge in graph.edges["a"]] == ["b"]
+
+
+TYPES = ["order", "order.placed", "order.paid", "user.seen", "x"]
+WANTED: list[dict[str, Any]] = [
+    {"type": ["order.placed"]},
+    {"type": ["x", "user.seen"]},
+    {"type": [{"prefix": "order"}]},
+    {"type": [{"wildcard": "*.p*"}]},
+    {"type": [{"anything-but": ["x"]}]},
+    {"type": [{"suffix": "seen"}], "data": {"n": [1]}},
+    {"data": {"n": [{"exists": True}]}},
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(TYPES), max_size=3), min_size=1, max_size=3), st.data())
+def test_the_edges_of_all_triggers_are_those_that_each_pattern_has_alone(
+    emitted: list[list[str]], data: st.DataObject
+) -> None:
+    functions = {
+        f"f{number}": function(
+            f"f{number}", "; ".join([f"emit({type_!r}, {{}})" for type_ in types] or ["pass"])
+        )
+        for number, types in enumerate(emitted)
+    }
+    made = data.draw(
+        st.lists(st.tuples(st.sampled_from(WANTED), st.sampled_from(sorted(functions))), max_size=6)
+    )
+    triggers = [trigger(f"t{number}", name, on) for number, (on, name) in enumerate(made)]
+    expected = {
+        (source.name, type_, target.name)
+        for source in triggers
+        for type_ in emitted[int(source.function[1:])]
+        for target in triggers
+        if compile_pattern({"type": target.row["definition"]["on"].get("type", [{"exists": True}])}).matches(
+            {"type": type_}
+        )
+    }
+    graph = Graph(triggers, functions, {})
+    found = {
+        (edge.trigger, edge.emission.type, edge.target)
+        for edges in graph.edges.values()
+        for edge in edges
+        if edge.emission.subject is None
+    }
+    assert found == expected
+    # A cycle is found exactly if one can walk back along edges.
+    for one in triggers:
+        reached, waiting = set[str](), [one.name]
+        while waiting:
+            here = waiting.pop()
+            for edge in graph.edges[here]:
+                if edge.target == here == one.name:
+                    continue  # the guard for own events
+                if edge.target not in reached:
+                    reached.add(edge.target)
+                    waiting.append(edge.target)
+        assert (graph.cycle(one.name) is not None) is (one.name in reached)
+
+
+def test_more_tests_than_the_bound_are_not_made_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = {
+        "f": function("f", "; ".join(f"emit('a{number}', {{}})" for number in range(30))),
+        "g": function("g", "emit('a1', {})"),
+    }
+    triggers = [trigger("t", "f", {"type": ["b"]}), trigger("u", "g", {"type": [{"prefix": "a"}]})]
+    assert Graph(triggers, functions, {}).cycle("u") is None
+    monkeypatch.setattr(cycles, "MOST_TESTS", 10)
+    graph = Graph(triggers, functions, {})
+    assert graph.cycle("t") is None and not graph.complete
+    with pytest.raises(Invalid, match="too large to be shown"):
+        _ = graph.edges
