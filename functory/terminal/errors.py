@@ -73,7 +73,7 @@ def _as_input(error: Any) -> str | None:
         return None
     if extra[1].startswith("{"):
         return f"--input-json {shlex.quote(extra[1])}"
-    # Several come joined with spaces, so a value with a space cannot be told from two.
+    # Several come joined with spaces, and where a value with a space ends is not known.
     given = extra[1].split(" ")
     if all(_PAIR.fullmatch(one) for one in given):
         return " ".join(f"--input {shlex.quote(one)}" for one in given)
