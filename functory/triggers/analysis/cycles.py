@@ -106,7 +106,7 @@ class Graph:
             if number > MOST_EDGES or not self.complete:
                 raise Invalid(
                     "the graph of all triggers is too large to be shown",
-                    f"each type that a function emits leads to each trigger that takes it: more than {MOST_EDGES:,} edges",
+                    f"each type that a function emits leads to all triggers that take it: over {MOST_EDGES:,} edges",
                     "make patterns of the type narrower: an exact type, or a longer prefix",
                 )
             found[name] = [
