@@ -150,8 +150,13 @@ export async function send<T>(method: Method, path: string, body?: unknown, opti
 
 async function readBody(answer: Response): Promise<unknown> {
   if (answer.status === 204) return null;
-  const type = answer.headers.get("content-type") ?? "";
-  return type.includes("json") ? answer.json() : answer.text();
+  if (answer.headers.get("content-type")?.includes("json")) return answer.json();
+  throw new Problem(
+    -1,
+    "the answer is not from Functory",
+    "it is not JSON: something between the browser and the server has answered, such as a login page of a proxy",
+    "open this address in a new tab",
+  );
 }
 
 /** A new key for `Idempotency-Key`. */

@@ -135,8 +135,18 @@ class Boundary extends Component<{ children: ComponentChildren }, { error: unkno
   }
 
   override render() {
-    if (this.state.error !== null)
-      return <Fault error={this.state.error} retry={() => this.setState({ error: null })} />;
-    return this.props.children;
+    if (this.state.error === null) return this.props.children;
+    const again = () => {
+      // What is kept may be what it cannot draw.
+      forgetData();
+      forgetLists();
+      this.setState({ error: null });
+    };
+    return (
+      <>
+        <PageHead title="This page failed" />
+        <Fault error={this.state.error} retry={again} />
+      </>
+    );
   }
 }
