@@ -1,4 +1,4 @@
-// Requests to the API: one form for errors, one key for an intention, and answers kept by their ETag.
+// Requests to the API: one form for errors, one key for a change whose answer was lost, and answers kept by their ETag.
 
 import { signal } from "@preact/signals";
 import type { Query } from "./urls.ts";
@@ -72,8 +72,8 @@ export function asProblem(error: unknown): Problem {
 
 export interface Options {
   readonly signal?: AbortSignal;
-  /** The key of the intention: the same for a repeated request, so that it happens once. */
-  readonly key?: string;
+  /** A change that may not happen twice: sent again because its answer was lost, it has the same key. */
+  readonly once?: boolean;
   /** The version that the change is based on. */
   readonly ifMatch?: string | number;
 }
@@ -89,12 +89,18 @@ export function askPasswordBy(ask: Again): void {
   passwordAgain = ask;
 }
 
-async function request(method: string, url: string, body: unknown, options: Options): Promise<Response> {
+async function request(
+  method: string,
+  url: string,
+  body: unknown,
+  options: Options,
+  key: string | null = null,
+): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json" };
   const cached = method === "GET" ? kept.get(url) : undefined;
   if (cached) headers["if-none-match"] = cached.etag;
   if (method !== "GET") headers["content-type"] = "application/json";
-  if (options.key) headers["idempotency-key"] = options.key;
+  if (key) headers["idempotency-key"] = key;
   if (options.ifMatch !== undefined) headers["if-match"] = `"${options.ifMatch}"`;
   let answer: Response;
   try {
@@ -116,7 +122,7 @@ async function request(method: string, url: string, body: unknown, options: Opti
   const problem = problemOf(answer.status, await answer.json().catch(() => null));
   if (answer.status === 401 && !url.startsWith("/login")) loggedOut.value = true;
   // The action did not happen. With the password it is sent once more, as it was.
-  if (problem.needs === "fresh" && (await passwordAgain?.())) return request(method, url, body, options);
+  if (problem.needs === "fresh" && (await passwordAgain?.())) return request(method, url, body, options, key);
   throw problem;
 }
 
@@ -143,9 +149,24 @@ export async function getText(path: string, query: Query = {}, options: Options 
 
 export type Method = "POST" | "PUT" | "PATCH" | "DELETE";
 
-/** A change. `key` makes a repeated request happen once: take one of `intention()` for each intention. */
+// Keys of changes whose answer was lost, by what was sent: nobody knows whether they have happened.
+const unanswered = new Map<string, string>();
+
+/** A change. */
 export async function send<T>(method: Method, path: string, body?: unknown, options: Options = {}): Promise<T> {
-  return (await readBody(await request(method, path, body, options))) as T;
+  if (!options.once) return (await readBody(await request(method, path, body, options))) as T;
+  const what = JSON.stringify([method, path, body, options.ifMatch]);
+  const key = unanswered.get(what) ?? newKey();
+  unanswered.set(what, key);
+  try {
+    const answer = (await readBody(await request(method, path, body, options, key))) as T;
+    unanswered.delete(what);
+    return answer;
+  } catch (error) {
+    // The server has refused it.
+    if (error instanceof Problem && error.status >= 400 && error.status < 500) unanswered.delete(what);
+    throw error;
+  }
 }
 
 async function readBody(answer: Response): Promise<unknown> {
@@ -160,7 +181,7 @@ async function readBody(answer: Response): Promise<unknown> {
 }
 
 /** A new key for `Idempotency-Key`. */
-export function intention(): string {
+function newKey(): string {
   // randomUUID is missing on plain HTTP that is not loopback.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

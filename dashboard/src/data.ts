@@ -78,7 +78,8 @@ export interface Data<T> extends Loaded<T> {
 
 /** Reads GET `path` below /api/v1. A null path reads nothing. */
 export function useData<T>(path: string | null, query: Query = {}, options: DataOptions<T> = {}): Data<T> {
-  const key = path === null ? "" : path + queryText(query);
+  // What is read in another way is another answer.
+  const key = path === null ? "" : `${options.read ? "read " : ""}${path}${queryText(query)}`;
   const entry = useMemo(() => (path === null ? null : entryOf(key)), [key]);
   const reload = useMemo(() => {
     let timer: ReturnType<typeof setTimeout> | null = null;

@@ -149,3 +149,18 @@ def test_a_tree_is_cancelled_from_its_page(screen: Screen, deployment: Deploymen
     functory.executions.wait([left], 60)
     assert functory.executions.get(left)["state"] == "cancelled"
     expect(screen.page.get_by_role("button", name="Cancel the tree")).to_have_count(0)
+
+
+def test_the_input_of_an_execution_is_edited_and_run(screen: Screen, deployment: Deployment) -> None:
+    functory = deployment.functory
+    functory.functions.save(
+        "def price(amount: int, currency: str = 'EUR') -> str:\n    return f'{amount} {currency}'\n"
+    )
+    row = functory.run("price", {"amount": 4711, "currency": "SEK"})
+    screen.go(f"/executions/{row['id']}").ready().press("e")
+    panel = screen.page.get_by_label("Run", exact=True)
+    expect(panel).to_contain_text("With the input of")
+    expect(panel.get_by_label("currency")).to_have_value("SEK")
+    panel.get_by_label("amount").fill("12")
+    panel.get_by_role("button", name="Run", exact=True).click()
+    expect(panel).to_contain_text("12 SEK")

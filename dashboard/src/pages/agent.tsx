@@ -1,7 +1,7 @@
 // An agent: what each of its runs may use and spend, and its newest runs.
 
 import type { Agent, Run, RunRow } from "../api.gen.ts";
-import { action, intention, route, send } from "../api.ts";
+import { action, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { count, dollars, duration } from "../format.ts";
 import { useKeys } from "../keys.ts";
@@ -103,7 +103,7 @@ function askRun(name: string): void {
     verb: "Run",
     ask: { label: "Goal", required: true, placeholder: "what it is to reach" },
     run: async (goal) => {
-      const made = await send<Run>("POST", route("agents", name, "runs"), { goal }, { key: intention() });
+      const made = await send<Run>("POST", route("agents", name, "runs"), { goal }, { once: true });
       void go(urls.run(made.id));
     },
   });

@@ -1,7 +1,7 @@
 // An event: its envelope and data, and what every trigger decided, clause by clause.
 
 import { useState } from "preact/hooks";
-import { action, downloadPath, intention, route, send } from "../api.ts";
+import { action, downloadPath, route, send } from "../api.ts";
 import { isPending, useData } from "../data.ts";
 import { bytes, instant, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
@@ -34,7 +34,7 @@ export function EventPage({ id }: { id: string }) {
     });
   const release = async () => {
     try {
-      await send("POST", action("release", "events", id), {}, { key: intention() });
+      await send("POST", action("release", "events", id), {}, { once: true });
       toast({ text: "Released: it is routed again" });
       event.reload();
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useMemo, useState } from "preact/hooks";
-import { asProblem, intention, type Problem, send } from "../api.ts";
+import { asProblem, type Problem, send } from "../api.ts";
 import { useData } from "../data.ts";
 import { useKeys } from "../keys.ts";
 import { listOf } from "../lists.ts";
@@ -196,7 +196,6 @@ export function EmitForm() {
   const [fault, setFault] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
-  const [key] = useState(intention);
   const close = () => (emitting.value = null);
   const emit = async () => {
     let value: unknown;
@@ -211,7 +210,7 @@ export function EmitForm() {
     setBusy(true);
     try {
       const body = { type: type.trim(), data: value, ...(subject.trim() ? { subject: subject.trim() } : {}) };
-      const { ids } = await send<{ ids: string[] }>("POST", "/events", body, { key });
+      const { ids } = await send<{ ids: string[] }>("POST", "/events", body, { once: true });
       close();
       toast({ text: `Emitted ${type.trim()}` });
       if (ids[0]) go(urls.event(ids[0]));

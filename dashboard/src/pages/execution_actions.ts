@@ -1,6 +1,6 @@
 // What one can do with executions: run again, cancel; one by one or many as a batch.
 
-import { action, intention, send } from "../api.ts";
+import { action, send } from "../api.ts";
 import { ask } from "../parts/dialog.tsx";
 import { toast, toastError } from "../parts/toast.tsx";
 import { isBad, isOpen } from "../execution_states.ts";
@@ -27,7 +27,7 @@ export function hasEnded(row: Pick<ExecutionRow, "state">): boolean {
 /** Runs it again and goes to the new execution. */
 export async function runAgain(id: string, verb: Again, latest = false): Promise<void> {
   try {
-    const made = await send<ExecutionRow>("POST", action(verb, "executions", id), { latest }, { key: intention() });
+    const made = await send<ExecutionRow>("POST", action(verb, "executions", id), { latest }, { once: true });
     toast({ text: verb === "retry" ? "Retried" : "Replayed", link: { to: urls.execution(id), text: "the old one" } });
     go(urls.execution(made.id));
   } catch (error) {
@@ -42,7 +42,7 @@ export function askCancel(id: string, name: string, done: () => void): void {
     verb: "Cancel the execution",
     danger: true,
     run: async () => {
-      await send("POST", action("cancel", "executions", id), {}, { key: intention() });
+      await send("POST", action("cancel", "executions", id), {}, { once: true });
       toast({ text: "Cancelled" });
       done();
     },
@@ -57,7 +57,7 @@ export function askCancelTree(id: string, name: string, done: () => void): void 
     verb: "Cancel all of it",
     danger: true,
     run: async () => {
-      await send("POST", action("cancel", "executions", id), { tree: true }, { key: intention() });
+      await send("POST", action("cancel", "executions", id), { tree: true }, { once: true });
       toast({ text: "Cancelled, with everything below it" });
       done();
     },
@@ -117,7 +117,7 @@ export async function askBatch(chosen: Chosen, verb: BatchVerb, latest: boolean,
     ...(dry.count > 100 ? { typed: verb } : {}),
     ask: { label: "Reason", placeholder: "for the audit" },
     run: async (reason) => {
-      const batch = await send<Batch>("POST", "/batches", { ...body, reason }, { key: intention() });
+      const batch = await send<Batch>("POST", "/batches", { ...body, reason }, { once: true });
       made?.();
       toast({ text: `${WORDS[verb]}: ${many}`, link: { to: urls.batch(batch.id), text: "the batch" } });
       go(urls.batch(batch.id));

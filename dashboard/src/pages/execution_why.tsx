@@ -1,6 +1,6 @@
 // The tab of an execution that says why it ran, waits or failed, and what is undone.
 
-import { action, intention, route, send } from "../api.ts";
+import { action, route, send } from "../api.ts";
 import { useData } from "../data.ts";
 import { count, visible } from "../format.ts";
 import { ask } from "../parts/dialog.tsx";
@@ -40,7 +40,7 @@ export function WhyTab({ row, reload }: { row: Execution; reload: () => void }) 
       danger: skip,
       ...(skip ? { ask: { label: "Reason", required: true } } : {}),
       run: async (reason) => {
-        await send("POST", action("compensate", "executions", row.id), { skip, reason }, { key: intention() });
+        await send("POST", action("compensate", "executions", row.id), { skip, reason }, { once: true });
         toast({ text: skip ? "Skipped" : "Tried again" });
         reload();
       },

@@ -8,7 +8,7 @@ import type {
   FunctionStats,
   VersionRow,
 } from "../api.gen.ts";
-import { action, intention, route, send } from "../api.ts";
+import { action, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { count, duration, percent, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
@@ -37,7 +37,7 @@ import {
 } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { toast, toastError } from "../parts/toast.tsx";
-import { go } from "../router.ts";
+import { go, place } from "../router.ts";
 import type { ExecutionRow } from "../rows.ts";
 import { can } from "../session.ts";
 import { useStream } from "../stream.ts";
@@ -63,6 +63,7 @@ export function FunctionPage({ name }: { name: string }) {
   const data = useData<FunctionDetail>(route("functions", name));
   const stats = useData<FunctionStats>(`${route("functions", name)}/stats`, { since: "24h" }, { every: 30 });
   const tab = currentTab(TABS);
+  const from = place.value.query.get("input");
   const row = data.data;
   useKeys(
     "Function",
@@ -86,7 +87,7 @@ export function FunctionPage({ name }: { name: string }) {
             {tab === "code" && (
               <div class="workbench">
                 <CodeTab row={found} onSaved={(saved) => data.put(saved)} />
-                <RunPanel of={found} />
+                <RunPanel key={from} of={found} from={from} />
               </div>
             )}
             {tab === "runs" && <RunsTab row={found} data={data} stats={stats.data} />}
@@ -134,7 +135,7 @@ function HeadFacts({ row, stats }: { row: FunctionDetail; stats: FunctionStats |
 function Actions({ row, data }: { row: FunctionDetail; data: Data<FunctionDetail> }) {
   const change = async (verb: string) => {
     try {
-      data.put(await send<FunctionDetail>("POST", action(verb, "functions", row.name), {}, { key: intention() }));
+      data.put(await send<FunctionDetail>("POST", action(verb, "functions", row.name), {}, { once: true }));
       toast({ text: verb === "disable" ? `${row.name} is disabled` : `${row.name} is enabled` });
     } catch (error) {
       toastError(error);
@@ -515,7 +516,7 @@ export function askActivate(
       const body = { version: version.number, force: bad };
       done(
         await send<FunctionDetail>("POST", action("activate", "functions", row.name), body, {
-          key: intention(),
+          once: true,
           ifMatch: row.active ?? 0,
         }),
       );
@@ -533,7 +534,7 @@ function askRollback(row: FunctionDetail, done: (row: FunctionDetail) => void): 
     run: async () => {
       const body = row.active === null ? {} : { from_version: row.active };
       const found = await send<FunctionDetail>("POST", action("rollback", "functions", row.name), body, {
-        key: intention(),
+        once: true,
       });
       done(found);
       toast({ text: `${row.name} is back at v${found.active}` });

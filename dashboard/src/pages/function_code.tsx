@@ -8,7 +8,7 @@ import type {
   Page_FunctionRow_,
   SavedFunction,
 } from "../api.gen.ts";
-import { action, asProblem, intention, type Problem, route, send } from "../api.ts";
+import { action, asProblem, type Problem, route, send } from "../api.ts";
 import { useAsked } from "../asked.ts";
 import type { Word } from "../completions.ts";
 import { useData } from "../data.ts";
@@ -276,7 +276,6 @@ function SaveDialog({
   const [activate, setActivate] = useState(true);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Problem | null>(null);
-  const [key] = useState(intention);
   const functions = check?.dependents.filter((one) => one.kind === "function").length ?? 0;
   const triggers = check?.dependents.filter((one) => one.kind === "trigger").length ?? 0;
   const save = async () => {
@@ -288,7 +287,7 @@ function SaveDialog({
         "PUT",
         route("functions", name),
         { source, activate },
-        { key, ifMatch: base },
+        { once: true, ifMatch: base },
       );
       const what = saved.created ? `Saved ${name} v${saved.number}` : `v${saved.number} has this content already`;
       toast({

@@ -2,21 +2,41 @@
 
 import { useState } from "preact/hooks";
 import type { Function as FunctionDetail } from "../api.gen.ts";
-import { asProblem, intention, type Problem, route, send } from "../api.ts";
-import { useData } from "../data.ts";
+import { asProblem, type Problem, route, send } from "../api.ts";
+import { isPending, useData } from "../data.ts";
 import { duration } from "../format.ts";
 import { initial, type Schema } from "../json_form.ts";
 import { Form } from "../parts/form.tsx";
 import { Json } from "../parts/json.tsx";
 import { Button } from "../parts/link.tsx";
-import { Fault, More, PayloadText, State } from "../parts/small.tsx";
+import { Fault, Id, More, PayloadText, Skeleton, State } from "../parts/small.tsx";
 import type { Execution, ExecutionRow } from "../rows.ts";
 import { urls } from "../urls.ts";
 import { hasEnded } from "./execution_actions.ts";
 
-export function RunPanel({ of, version }: { of: FunctionDetail; version?: number }) {
+interface Props {
+  readonly of: FunctionDetail;
+  readonly version?: number;
+  /** An execution whose input is filled in, to be edited. */
+  readonly from?: string | null;
+}
+
+/** Runs the function with an input that is made or edited here. */
+export function RunPanel({ from, ...props }: Props) {
+  const input = useData<unknown>(from ? route("executions", from, "input") : null);
+  if (!from) return <Panel {...props} />;
+  if (isPending(input)) return <Skeleton rows={4} />;
+  return (
+    <>
+      {input.error && <Fault error={input.error} retry={input.reload} />}
+      <Panel {...props} {...(input.data === null ? {} : { given: input.data, from })} />
+    </>
+  );
+}
+
+function Panel({ of, version, given, from }: Props & { given?: unknown }) {
   const schema = (of.input_schema ?? true) as Schema;
-  const [input, setInput] = useState<unknown>(() => initial(schema, schema) ?? {});
+  const [input, setInput] = useState<unknown>(() => given ?? initial(schema, schema) ?? {});
   const [error, setError] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
   const [started, setStarted] = useState<string | null>(null);
@@ -32,7 +52,7 @@ export function RunPanel({ of, version }: { of: FunctionDetail; version?: number
     setError(null);
     try {
       const body = { function: of.name, input: input ?? {}, ...(version ? { version } : {}) };
-      const made = await send<ExecutionRow>("POST", "/executions", body, { key: intention() });
+      const made = await send<ExecutionRow>("POST", "/executions", body, { once: true });
       setStarted(made.id);
     } catch (fault) {
       setError(asProblem(fault));
@@ -45,6 +65,11 @@ export function RunPanel({ of, version }: { of: FunctionDetail; version?: number
   return (
     <aside class="card run-panel" aria-label="Run">
       <h2>Run{version ? ` v${version}` : ""}</h2>
+      {from && (
+        <p class="dim">
+          With the input of <Id id={from} to={urls.execution(from)} />, to be edited.
+        </p>
+      )}
       <form
         onSubmit={(event) => {
           event.preventDefault();

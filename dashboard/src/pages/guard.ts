@@ -1,4 +1,5 @@
-// Routes of sources, guards, administration, one's own settings and batches. Their pages are a chunk of their own.
+// Routes of sources, guards, administration, one's own settings, batches and the search. Their pages are a chunk of
+// their own.
 
 import { later } from "../parts/later.tsx";
 import type { Route } from "../routes.ts";
@@ -32,6 +33,7 @@ export const guardRoutes: readonly Route[] = [
     title: ({ id }) => `Batch ${shortId(id ?? "")}`,
     page: page("BatchPage"),
   },
+  { pattern: "/find/:text", title: ({ text }) => `Find ${text ?? ""}`, page: page("FindPage") },
   { pattern: "/me", title: () => "Me", page: page("MePage") },
   { pattern: "/audit", nav: "audit", title: () => "Audit", page: page("AuditPage") },
   { pattern: "/health", nav: "health", title: () => "Health", page: page("HealthPage") },

@@ -1,8 +1,9 @@
-// The pages of sources, guards, administration, one's own settings and batches: one chunk.
+// The pages of sources, guards, administration, one's own settings, batches and the search: one chunk.
 
 export { ApprovalsPage } from "./approvals.tsx";
 export { AuditPage } from "./audit.tsx";
 export { BatchPage } from "./batch.tsx";
+export { FindPage } from "./find.tsx";
 export { HealthPage } from "./health.tsx";
 export { MePage } from "./me.tsx";
 export { PackPage, PacksPage } from "./packs.tsx";

@@ -1,7 +1,7 @@
 // Which log lines of a function are kept: shown at its executions, and changed there.
 
 import type { Function as FunctionDetail } from "../api.gen.ts";
-import { action, intention, send } from "../api.ts";
+import { action, send } from "../api.ts";
 import type { Data } from "../data.ts";
 import { Link } from "../parts/link.tsx";
 import { Name } from "../parts/small.tsx";
@@ -25,7 +25,7 @@ export function LogPolicy({ row, data }: { row: FunctionDetail; data: Data<Funct
         "POST",
         action("log-policy", "functions", row.name),
         { log_policy: policy },
-        { key: intention() },
+        { once: true },
       );
       data.put({ ...row, ...found });
       toast({ text: `The log policy of ${row.name} is ${found.log_policy}` });

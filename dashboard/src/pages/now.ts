@@ -1,4 +1,4 @@
-// Routes of what happens now: overview, executions, trees, events, search, login.
+// Routes of what happens now: overview, executions, trees, events, login.
 
 import { shortId } from "../short_ids.ts";
 import type { Route } from "../routes.ts";
@@ -6,7 +6,6 @@ import { EventPage } from "./event.tsx";
 import { EventsPage } from "./events.tsx";
 import { ExecutionPage } from "./execution.tsx";
 import { ExecutionsPage } from "./executions.tsx";
-import { FindPage } from "./find.tsx";
 import { LoginPage } from "./login.tsx";
 import { OverviewPage } from "./overview.tsx";
 import { TreePage } from "./tree.tsx";
@@ -25,6 +24,5 @@ export const nowRoutes: readonly Route[] = [
   { pattern: "/trees/:root", nav: "executions", title: ({ root }) => `Tree ${short(root)}`, page: TreePage },
   { pattern: "/events", nav: "events", title: () => "Events", page: EventsPage },
   { pattern: "/events/:id", nav: "events", title: ({ id }) => `Event ${short(id)}`, page: EventPage },
-  { pattern: "/find/:text", title: ({ text }) => `Find ${text ?? ""}`, page: FindPage },
   { pattern: "/login", title: () => "Log in", page: LoginPage, bare: true },
 ];

@@ -1,7 +1,7 @@
 // What one can do with a run: pause it, let it go on, cancel it.
 
 import type { Run, RunRow } from "../api.gen.ts";
-import { action, intention, send } from "../api.ts";
+import { action, send } from "../api.ts";
 import { ask } from "../parts/dialog.tsx";
 import { toast } from "../parts/toast.tsx";
 import { isOpenRun } from "../run_states.ts";
@@ -20,7 +20,7 @@ export function canCancel(row: Acted): boolean {
   return isOpenRun(row.state);
 }
 
-const act = (verb: string, id: string) => send<Run>("POST", action(verb, "runs", id), {}, { key: intention() });
+const act = (verb: string, id: string) => send<Run>("POST", action(verb, "runs", id), {}, { once: true });
 
 export function askPause(id: string, done: () => void): void {
   ask({

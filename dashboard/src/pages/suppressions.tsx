@@ -1,7 +1,7 @@
 // What guards and pauses stopped: by trigger, tree and reason, with a remedy, and a way to run it after all.
 
 import type { Replayed, ResumedMatches, Suppression } from "../api.gen.ts";
-import { intention, send } from "../api.ts";
+import { send } from "../api.ts";
 import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { type List, useFreshList } from "../lists.ts";
@@ -191,7 +191,7 @@ async function runFirst(of: Suppression, trigger: string): Promise<void> {
       "POST",
       "/suppressions:replay",
       { trigger, event: of.first_event_id },
-      { key: intention() },
+      { once: true },
     );
     toast({ text: "It runs", link: { to: urls.execution(made.execution_id), text: "the execution" } });
   } catch (error) {
@@ -214,14 +214,13 @@ async function askResume(of: Suppression, list: List<Suppression>): Promise<void
     toast({ text: "All of them have run already" });
     return;
   }
-  const key = intention();
   ask({
     title: `Run ${plural(counted.total, "stopped match", "stopped matches")} of ${of.trigger}?`,
     body: "Each starts one execution. Guards and flow control do not apply to these, but to what they cause.",
     verb: `Run ${count(counted.total)}`,
     danger: counted.total > 100,
     run: async () => {
-      const done = await send<ResumedMatches>("POST", "/suppressions:resume", body, { key });
+      const done = await send<ResumedMatches>("POST", "/suppressions:resume", body, { once: true });
       toast({
         text: done.failed
           ? `${plural(done.total, "match", "matches")} started, ${done.failed} failed`

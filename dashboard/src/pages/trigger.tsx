@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { FiringRow, Fired, Flow, FlowPart, DryRun, Trigger, TriggerVersion } from "../api.gen.ts";
-import { action, intention, route, send } from "../api.ts";
+import { action, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
 import { count, plural, visible } from "../format.ts";
 import { useKeys } from "../keys.ts";
@@ -212,7 +212,7 @@ function askPause(name: string, data: Data<Trigger>): void {
     verb: "Pause",
     ask: { label: "Note", placeholder: "why" },
     run: async (note) => {
-      data.put(await send<Trigger>("POST", action("pause", "triggers", name), { note }, { key: intention() }));
+      data.put(await send<Trigger>("POST", action("pause", "triggers", name), { note }, { once: true }));
       toast({ text: `${name} is paused`, undo: () => void resume(name, data) });
     },
   });
@@ -220,7 +220,7 @@ function askPause(name: string, data: Data<Trigger>): void {
 
 async function resume(name: string, data: Data<Trigger>): Promise<void> {
   try {
-    data.put(await send<Trigger>("POST", action("resume", "triggers", name), {}, { key: intention() }));
+    data.put(await send<Trigger>("POST", action("resume", "triggers", name), {}, { once: true }));
     toast({
       text: `${name} is resumed`,
       link: { to: urls.trigger(name, { tab: "firings", reason: "trigger_paused" }), text: "what was stopped" },
@@ -236,7 +236,7 @@ function askPromote(name: string, data: Data<Trigger>): void {
     body: "It runs its function from now on. In shadow mode it only recorded what it would have done.",
     verb: "Promote",
     run: async () => {
-      data.put(await send<Trigger>("POST", action("promote", "triggers", name), {}, { key: intention() }));
+      data.put(await send<Trigger>("POST", action("promote", "triggers", name), {}, { once: true }));
       toast({ text: `${name} is enabled` });
     },
   });
@@ -267,7 +267,7 @@ function askFire(row: Trigger, event: string): void {
         "POST",
         action("fire", "triggers", row.name),
         { event },
-        { key: intention() },
+        { once: true },
       );
       toast({ text: `${row.name} fired` });
       if (fired.execution_id) go(urls.execution(fired.execution_id));

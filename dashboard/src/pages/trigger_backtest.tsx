@@ -1,7 +1,7 @@
 // A backtest of a rule: what it would have done with all events of a time, as a job of the server.
 
 import { useState } from "preact/hooks";
-import { asProblem, intention, type Problem, route, send } from "../api.ts";
+import { asProblem, type Problem, route, send } from "../api.ts";
 import { useData } from "../data.ts";
 import { count, plural, visible } from "../format.ts";
 import { Button, Link } from "../parts/link.tsx";
@@ -71,7 +71,7 @@ export function Backtest({
     setError(null);
     try {
       const body = { ...(name ? { trigger: name } : {}), draft: definition, since };
-      const made = await send<Job>("POST", "/backtests", body, { key: intention() });
+      const made = await send<Job>("POST", "/backtests", body, { once: true });
       setOver(false);
       setQuery({ backtest: made.id });
     } catch (fault) {

@@ -12,7 +12,7 @@ import type {
   SavedTrigger,
   Trigger,
 } from "../api.gen.ts";
-import { asProblem, intention, type Problem, route, send } from "../api.ts";
+import { asProblem, type Problem, route, send } from "../api.ts";
 import { useAsked } from "../asked.ts";
 import { fieldsOf, type Word } from "../completions.ts";
 import { isPending, useData } from "../data.ts";
@@ -772,7 +772,6 @@ function SaveDialog({
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Problem | null>(null);
-  const [key] = useState(intention);
   const everything = matchesAll(definition);
   const ready = !everything || typed === name;
   const counts = preview?.counts;
@@ -785,7 +784,7 @@ function SaveDialog({
         "PUT",
         route("triggers", name),
         { definition, shadow },
-        { key, ifMatch: base },
+        { once: true, ifMatch: base },
       );
       toast({
         text: saved.created ? `Saved ${name} v${saved.version}` : `v${saved.version} is this rule already`,

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Difference, Function as FunctionDetail, VersionUse } from "../api.gen.ts";
-import { action, intention, route, send } from "../api.ts";
+import { action, route, send } from "../api.ts";
 import { isPending, useData } from "../data.ts";
 import { count } from "../format.ts";
 import { ask } from "../parts/dialog.tsx";
@@ -113,7 +113,7 @@ function askMark(row: FunctionDetail, done: (row: FunctionDetail) => void): void
     ask: { label: "Reason", required: true },
     run: async (reason) => {
       const body = { version: row.number, mark, reason };
-      done(await send<FunctionDetail>("POST", action("mark", "functions", row.name), body, { key: intention() }));
+      done(await send<FunctionDetail>("POST", action("mark", "functions", row.name), body, { once: true }));
       toast({ text: `v${row.number} is marked ${mark}` });
     },
   });

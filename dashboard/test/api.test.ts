@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { asProblem, send } from "../src/api.ts";
+
+type Answer = () => Response | Promise<Response>;
+
+const LOST: Answer = () => Promise.reject(new TypeError("network"));
+const ANSWERED: Answer = () => Response.json({});
+const problem = (status: number): Answer => () => Response.json({ title: "no" }, { status });
+
+/** Sends a change once for each answer. Returns the keys that it had. */
+async function keysOf(fetch: { mock: (answer: Answer) => string[] }, answers: readonly Answer[]): Promise<string[]> {
+  const keys: string[] = [];
+  for (const answer of answers) {
+    const seen = fetch.mock(answer);
+    await send("POST", "/executions", { function: "work", input: {} }, { once: true }).catch(asProblem);
+    keys.push(...seen);
+  }
+  return keys;
+}
+
+for (const { name, answers, kept } of [
+  { name: "a lost answer", answers: [LOST, ANSWERED], kept: true },
+  { name: "an answer of a proxy", answers: [problem(502), ANSWERED], kept: true },
+  { name: "a refusal", answers: [problem(422), ANSWERED], kept: false },
+  { name: "an answer", answers: [ANSWERED, ANSWERED], kept: false },
+]) {
+  test(`after ${name} the same change has ${kept ? "the same key" : "another key"}`, async (context) => {
+    const mock = (answer: Answer) => {
+      const seen: string[] = [];
+      context.mock.method(globalThis, "fetch", async (_url: string, init: RequestInit) => {
+        seen.push((init.headers as Record<string, string>)["idempotency-key"] ?? "");
+        return answer();
+      });
+      return seen;
+    };
+    const [first, second] = await keysOf({ mock }, answers);
+    assert.match(first ?? "", /^[0-9a-f]{32}$/);
+    assert.equal(first === second, kept);
+  });
+}
