@@ -15,7 +15,10 @@ export const REASONS: Readonly<Record<string, Reason>> = {
     "the trigger's own execution caused the event",
     "If that is meant, set the guard allow_self of the trigger.",
   ),
-  cycle: reason("the trigger is in the event's chain already", "If that is meant, raise the guard max_revisits."),
+  cycle: reason(
+    "the trigger is in the event's chain already",
+    "If that is meant, raise its guard max_revisits, or acknowledge_cycle.",
+  ),
   depth: reason("the chain is too long", "If that is meant, raise the guard max_depth."),
   budget: reason("the tree has as many executions as it may", "Raise the budget on the page of the tree."),
   rate: reason("the trigger fires too often for this subject", "Pause the trigger, or raise its guard rate."),

@@ -12,7 +12,7 @@ FormatTime = Callable[[datetime | None], str]
 # Advice for each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
 REMEDIES = {
     "own_event": "if that is meant, set the guard allow_self of {trigger} to true",
-    "cycle": "if that is meant, raise the guard max_revisits of {trigger}",
+    "cycle": "if that is meant, raise the guard max_revisits of {trigger}, or acknowledge_cycle if it has that one",
     "depth": "if that is meant, raise FUNCTORY_MAX_DEPTH, or the guard max_depth of {trigger}",
     "budget": "functory trigger budget {root} N raises it for this root, FUNCTORY_ROOT_BUDGET for all",
     "rate": "functory trigger pause {trigger}, or raise its guard rate",

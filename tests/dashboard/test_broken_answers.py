@@ -114,3 +114,17 @@ def test_a_page_says_that_its_request_failed_and_recovers(
 
     wait_for(recovered)
     screen.shows(page.shows)
+
+
+def test_what_others_save_and_delete_while_a_page_is_open_is_shown(
+    screen: Screen, deployment: Deployment
+) -> None:
+    functions = deployment.functory.functions
+    functions.save("def short_lived(n: int) -> int:\n    return n + 41\n")
+    screen.expected = ["404"]
+    screen.go("/functions/short_lived").ready().shows("v1 active")
+    functions.save("def short_lived(n: int) -> int:\n    return n + 42\n")
+    screen.shows("v2 active").shows("n + 42")
+    functions.delete("short_lived")
+    screen.shows("This was deleted meanwhile. What you see is its last state.")
+    screen.shows("n + 42")

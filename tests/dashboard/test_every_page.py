@@ -32,6 +32,8 @@ WIDTHS: dict[str, tuple[page_checks.Theme, page_checks.Theme]] = {
     "390": ("dark", "light"),
 }
 PICTURES = os.environ.get("DASHBOARD_PICTURES")
+# That a page is made of.
+MOST_ANSWERS = 4
 
 
 class World:
@@ -118,6 +120,7 @@ def _picture(screen: Screen, name: str, width: str, theme: str) -> None:
 @_every(FULL)
 def test_a_page_is_clean(name: str, width: str, full: World) -> None:
     screen = full.open(FULL[name], width)
+    assert len(screen.asked) <= MOST_ANSWERS, [*screen.asked]
     screen.expected = ["404"] if name in MISSING else []
     _check(screen, name, width)
 

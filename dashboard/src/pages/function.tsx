@@ -60,7 +60,7 @@ const TABS: readonly Tab[] = [
 ];
 
 export function FunctionPage({ name }: { name: string }) {
-  const data = useData<FunctionDetail>(route("functions", name));
+  const data = useData<FunctionDetail>(route("functions", name), {}, { every: 5 });
   const stats = useData<FunctionStats>(`${route("functions", name)}/stats`, { since: "24h" }, { every: 30 });
   const tab = currentTab(TABS);
   const from = place.value.query.get("input");

@@ -67,7 +67,7 @@ function Panel({ of, version, given, from }: Props & { given?: unknown }) {
       <h2>Run{version ? ` v${version}` : ""}</h2>
       {from && (
         <p class="dim">
-          With the input of <Id id={from} to={urls.execution(from)} />, to be edited.
+          With the input of <Id id={from} to={urls.execution(from)} />
         </p>
       )}
       <form

@@ -115,7 +115,8 @@ function Ask({ of, close }: { of: Question; close: () => void }) {
         )}
         {error && <Fault error={error} />}
         <div class="dialog-actions">
-          <Button onClick={close}>Cancel</Button>
+          {/* Beside a button that cancels an execution, "Cancel" would have two meanings. */}
+          <Button onClick={close}>{of.verb.startsWith("Cancel") ? "Back" : "Cancel"}</Button>
           <Button
             kind={of.danger || of.typed ? "danger" : "primary"}
             type={of.danger || of.typed ? "button" : "submit"}
