@@ -148,19 +148,21 @@ def _plan(tx: Tx, name: str, new: str, alias: bool, scope: Scope, sources: dict[
     active = next(version for version in stored if version["number"] == row["active"])
     dependents.resolve_dependencies(tx, new, active["dependencies"])
     obstacles = _obstacles(tx, row, new)
+    uses = name_uses.find(tx, name, scope)
     alias_source = None
     if alias:
         obstacles += _alias_obstacles(tx, row)
-        hidden = {module.partition(".")[0] for module in version_modules.load_hashes(tx, active)}
-        hidden |= {dependency["name"] for dependency in active["dependencies"]}
-        alias_source = renaming.alias(active["source"], new, hidden)
+        alias_source = _alias_source(tx, active, new)
+    elif uses and (reason := _why_no_alias(tx, row, active, new)) is not None:
+        used_by = ", ".join(map(str, uses))
+        obstacles.append(f"{name} is used by {used_by}, and there can be no alias: {reason}")
     report = RenameReport(
         name,
         new,
         row["active"],
         len(stored),
         row["latest"] + 1 if alias else None,
-        tuple(name_uses.find(tx, name, scope)),
+        tuple(uses),
         tuple(obstacles),
     )
     return _Plan(report, row, stored, sources, alias_source)
@@ -243,6 +245,24 @@ def _alias_obstacles(tx: Tx, row: Mapping[str, Any]) -> list[str]:
     if kept or any(_STATE.search(text) and "functory" in text for text in texts):
         found.append(f"{name} uses its state: executions of the alias would have a state of their own")
     return found
+
+
+def _alias_source(tx: Tx, active: Mapping[str, Any], new: str) -> str:
+    """Return the source of the alias. Raises :class:`Invalid` if there can be none."""
+    hidden = {module.partition(".")[0] for module in version_modules.load_hashes(tx, active)}
+    hidden |= {dependency["name"] for dependency in active["dependencies"]}
+    return renaming.alias(active["source"], new, hidden)
+
+
+def _why_no_alias(tx: Tx, row: Mapping[str, Any], active: Mapping[str, Any], new: str) -> str | None:
+    """Return why there can be no alias, so that none is advised; None if there can be one."""
+    if obstacles := _alias_obstacles(tx, row):
+        return "; ".join(obstacles)
+    try:
+        _alias_source(tx, active, new)
+    except Invalid as error:
+        return error.reason
+    return None
 
 
 def _check_allowed(report: RenameReport) -> None:

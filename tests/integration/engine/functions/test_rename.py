@@ -158,6 +158,16 @@ def test_every_use_of_the_name_is_listed_and_refuses_the_rename(world: World) ->
     assert contents(world) == before
 
 
+def test_no_alias_is_advised_where_there_can_be_none(world: World) -> None:
+    world.functions.save("RATE = 2\n\ndef work(n: int = RATE):\n    return n\n")
+    world.functions.save("def caller():\n    return work()\n", dependencies=["work"])
+    report = world.functions.rename("work", "labour", dry_run=True)
+    assert report.is_refused and "RATE comes from its source" in report.obstacles[0]
+    with pytest.raises(Conflict, match="function caller, and there can be no alias") as refused:
+        world.functions.rename("work", "labour")
+    assert "--alias" not in refused.value.try_
+
+
 def test_an_alias_keeps_the_signature_and_what_uses_the_name(world: World) -> None:
     for number in (1, 2):
         save(world, number, limits={"timeout": 5, "retries": 2}, secrets=["KEY"], requirements=[])
