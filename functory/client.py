@@ -22,6 +22,7 @@ from functory.engine.executions import id_lookup, outcomes
 from functory.engine.executions.start_many import start_many
 from functory.engine.functions import arguments, dependencies
 from functory.engine.settings import Settings
+from functory.engine.triggers.kill_switch import TRIGGERS
 from functory.handle import Handle
 
 if TYPE_CHECKING:
@@ -358,7 +359,12 @@ class Functory(ClientServices):
                 return
             if time.monotonic() > deadline:
                 what = ", ".join(f"{count} {name}" for name, count in open_.items() if count)
-                raise WaitTimeout("there is still work", what, "functory execution list --state running")
+                halted = any(one["name"] == TRIGGERS for one in self.switches.list())
+                raise WaitTimeout(
+                    "there is still work",
+                    f"{what}; all triggers are halted" if halted else what,
+                    "functory trigger unhalt" if halted else "functory status",
+                )
             self.database.wakeup.wait("finished", seen, 0.05)
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from functory.client import Functory
 from functory.engine.database import schema
-from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.errors import Conflict, Invalid, NotFound, WaitTimeout
 from functory.engine.events.causation import Cause
 from functory.engine.flow_control import circuit_breaker
 from functory.engine.triggers.kill_switch import TRIGGERS, Switches
@@ -294,3 +294,14 @@ def test_the_engine_of_a_user_refuses_cycles_and_backtests_drafts(engine: Functo
     assert result.stored is not None and result.draft.decisions.matched > result.stored.decisions.matched
     with pytest.raises(NotFound):
         engine.backtest("no-such", since=since)
+
+
+def test_a_wait_for_events_of_halted_triggers_says_why(engine: Functory) -> None:
+    engine.switches.throw(TRIGGERS)
+    engine.emit("tick", {})
+    with pytest.raises(WaitTimeout) as waited:
+        engine.settle(0.1)
+    assert (waited.value.why, waited.value.try_) == (
+        "1 pending events; all triggers are halted",
+        "functory trigger unhalt",
+    )
