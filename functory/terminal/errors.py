@@ -66,10 +66,16 @@ def print_usage_error(error: Any) -> int:
 
 
 def _as_input(error: Any) -> str | None:
-    """Return the option for input that was written as a further argument, ``n=1`` or ``{"n": 1}``; else None."""
+    """Return the option for input or data that was written as a further argument, ``n=1`` or ``{"n": 1}``; else
+    None.
+    """
     extra = _EXTRA.fullmatch(error.message or "")
     options = {name for one in (error.ctx.command.params if error.ctx else ()) for name in one.opts}
-    if extra is None or "--input-json" not in options:
+    if extra is None:
+        return None
+    if "--data" in options and extra[1].startswith(("{", "[")):
+        return f"--data {shlex.quote(extra[1])}"
+    if "--input-json" not in options:
         return None
     if extra[1].startswith("{"):
         return f"--input-json {shlex.quote(extra[1])}"

@@ -25,17 +25,19 @@ def test_a_wrong_option_leads_to_a_near_one(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("command", "arguments", "said"),
     [
-        (["n=1"], "try: --input n=1\n"),
-        (["n=1", "name=$HOME"], "try: --input n=1 --input 'name=$HOME'\n"),
-        (['{"n": 1}'], """try: --input-json '{"n": 1}'\n"""),
-        (["1"], "try: functory function run --help\n"),
-        (["n=1", "2"], "try: functory function run --help\n"),
+        ("function run work", ["n=1"], "--input n=1"),
+        ("function run work", ["n=1", "name=$HOME"], "--input n=1 --input 'name=$HOME'"),
+        ("function run work", ['{"n": 1}'], """--input-json '{"n": 1}'"""),
+        ("function run work", ["1"], "functory function run --help"),
+        ("function run work", ["n=1", "2"], "functory function run --help"),
+        ("event emit order.placed", ['{"n": 1}'], """--data '{"n": 1}'"""),
+        ("event emit order.placed", ["n"], "functory event emit --help"),
     ],
 )
 def test_input_that_is_written_as_an_argument_leads_to_its_option(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    command: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["function", "run", "work", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert main([*command.split(), *arguments]) == 2
+    assert capsys.readouterr().err.endswith(f"try: {said}\n")

@@ -279,7 +279,10 @@ def delete(name: Name, yes: Yes = False) -> None:
 def test(
     name: Name,
     event: Annotated[
-        str, typer.Option(help="Id of a stored event, a JSON file, or - for stdin.", show_default=False)
+        str,
+        typer.Option(
+            help="Id of a stored event, JSON text, a JSON file, or - for stdin.", show_default=False
+        ),
     ],
     json: AsJson = False,
 ) -> int:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def read_event(engine: Functory, reference: str) -> str | dict[str, Any]:
-    """Return the id of a stored event, or the members of an envelope that a file has."""
+    """Return the id of a stored event, or the members of an envelope: JSON text, a file, or stdin."""
     if short_ids.is_full(reference) or (short_ids.ranges(reference) and not Path(reference).exists()):
         return ids.event_id(engine, reference)
-    return values.read_json_object(reference if reference == "-" else f"@{reference}", "the event")
+    is_path = not reference.lstrip().startswith("{") and not reference.startswith("@") and reference != "-"
+    return values.read_json_object(f"@{reference}" if is_path else reference, "the event")
 
 
 def draw(out: CommandOutput, answer: Mapping[str, Any]) -> None:

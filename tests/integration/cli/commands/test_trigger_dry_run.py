@@ -1,10 +1,12 @@
 """`functory trigger test` says what one event by itself decides, and which controls decide after that."""
 
+from pathlib import Path
 from typing import Any
 
 from functory.engine.events import store as event_store
 from functory.triggers import definition
 from functory.triggers.analysis.dry_run import dry_run
+from tests.support.cli_shell import Shell
 from tests.support.flow import TICK, emit
 from tests.support.world import World, on_sqlite
 
@@ -54,3 +56,14 @@ def test_a_shadow_is_promoted_and_not_resumed(world: World) -> None:
     world.function()
     world.triggers.save("t", definition.define(function="work", on=TICK), shadow=True)
     assert answer(world)["problem"] == "the trigger is shadow; functory trigger promote t"
+
+
+def test_an_event_is_json_text_a_file_or_an_id(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (tmp_path / "f.py").write_text("def f(event):\n    return None\n")
+    shell.run("function", "add", "f.py")
+    shell.run("trigger", "add", "t", "--on", '{"type": ["tick"]}', "--function", "f")
+    (tmp_path / "event.json").write_text('{"type": "tick"}')
+    stored = shell.out("event", "emit", "tick", "--quiet")
+    for event in ('{"type": "tick"}', "@event.json", "event.json", stored):
+        assert "would run f" in shell.out("trigger", "test", "t", "--event", event)
