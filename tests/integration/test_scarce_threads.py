@@ -19,10 +19,12 @@ from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.execution.executor import Executor
 from functory.workers.gateway.gateway import Gateway
 from functory.workers.sandbox.network.dns import DnsResolver
+from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.frames import GetSecret
 from functory.workers.sandbox.protocol.job import Code, Job
 from functory.workers.sandbox.runner import Runner
 from functory.workers.sandbox.supervision.request_handler import RequestHandler
+from tests.support.runner_world import FakeHost, job
 from tests.support.waiting import wait_for
 from tests.support.world import World, on_postgresql
 
@@ -183,3 +185,17 @@ def answers() -> Iterator[Callable[..., RequestHandler]]:
     yield handler
     for one in made:
         one.close()
+
+
+def test_an_old_zygote_is_replaced_after_a_thread_was_refused() -> None:
+    task = job("def f():\n    return hash('which zygote')")
+
+    def which(runner: Runner) -> object:
+        return runner.run(task, FakeHost()).result
+
+    with Runner(options=Options(zygote_executions=2, spares=0)) as runner:
+        with refused("functory-zygote"):
+            first = which(runner)
+            for _ in range(4):
+                which(runner)
+        wait_for(lambda: which(runner) != first)
