@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from functory.api import request_body
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec, media_types
+from functory.engine.serialization.storable_text import is_storable
 
 # A function with its source and modules, or a thousand events, is smaller.
 LEAST_LIMIT = 8 * 1_048_576
@@ -51,11 +52,6 @@ def check_texts(request: Request) -> None:
     for text in (request.url.path, *request.path_params.values(), *request.query_params.values()):
         if isinstance(text, str) and not is_storable(text):
             raise Invalid("the address has a character that is no text", "a NUL, or half of a character")
-
-
-def is_storable(text: str) -> bool:
-    """True for a text without NUL and without lone surrogates."""
-    return "\x00" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text))
 
 
 async def read(request: Request, *, is_open: bool) -> Request:

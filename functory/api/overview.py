@@ -7,7 +7,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from functory.api.rows.overview import Overview
 from functory.api.stream.bar import Bar
 from functory.client import Functory
 from functory.engine.access.scopes import Scope
@@ -18,6 +17,7 @@ from functory.engine.functions import listing
 from functory.engine.maintenance import attention, verifier
 from functory.engine.tallies import histogram
 from functory.engine.tallies.count import EVENT, FAILURES, Count, Key
+from functory.rows.overview import Overview
 
 # For how long an overview is shown to all readers (seconds).
 AGE_SECONDS = 1.0

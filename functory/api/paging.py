@@ -19,6 +19,7 @@ from functory.api.access.addresses import refuse_token_in_address
 from functory.api.access.rights import rights_of
 from functory.engine.database import short_ids
 from functory.engine.errors import Invalid
+from functory.engine.serialization.storable_text import is_storable
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ def _key_of(text: str | None, request: Request) -> Any:
 
 
 def _is_text(key: Any) -> bool:
-    return isinstance(key, str) and api_request.is_storable(key)
+    return isinstance(key, str) and is_storable(key)
 
 
 def _unreadable() -> Invalid:

@@ -28,7 +28,7 @@ def preview(
     event_id: str | None = None,
     scope: Scope = None,
 ) -> dict[str, Any]:
-    """Return the rows of :class:`functory.api.rows.triggers.Preview`. Nothing is saved. Raises :class:`NotFound` for an
+    """Return the rows of :class:`functory.rows.triggers.Preview`. Nothing is saved. Raises :class:`NotFound` for an
     event that does not exist.
     """
     review = engine.trigger_saves.review(name or UNNAMED, draft)

@@ -16,6 +16,7 @@ from functory.terminal import console
 
 if TYPE_CHECKING:
     from functory.client import Functory
+    from functory.read_models import ReadModels
 
 
 _shared: ContextVar[Functory | None] = ContextVar("shared", default=None)
@@ -73,6 +74,15 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
             migrations.check(opened.database)
         with audit.acting(f"cli {opened.author}@{host_name()}"):
             yield opened
+
+
+def read_models(opened: Functory) -> ReadModels:
+    """What ``--json`` prints of this engine, or of the server: the rows of the API."""
+    if is_remote():
+        return cast("Any", opened).read_models
+    from functory.read_models import ReadModels
+
+    return ReadModels(opened)
 
 
 def is_remote() -> bool:

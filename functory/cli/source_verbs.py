@@ -6,7 +6,7 @@ A noun says in a :class:`SourceNoun` how its sources are read and drawn, and add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,12 @@ class SourceNoun:
     """A noun whose things are sources of events.
 
     ``help`` has the help text of each shared verb; a verb without one is not registered. ``list`` prints ``columns``
-    of ``rows``, and ``fields`` (names, separated by spaces) with ``--json``. ``show`` prints what ``detail`` makes of
-    a row: ``fields`` and ``details``.
+    of ``rows``. ``show`` prints what ``detail`` makes of a row: ``fields`` and ``details``, names separated by spaces.
+    With ``--json`` both print the row of the API, and ``show`` the ``details`` too.
     """
 
     name: str
+    kinds: Sequence[str]
     name_help: str
     example: str
     first_step: str
@@ -54,9 +55,18 @@ class SourceNoun:
     detail: Callable[[Functory, dict[str, Any]], dict[str, Any]]
     draw: Callable[[CommandOutput, Row], None] | None = None
 
-    def as_json(self, row: Row) -> dict[str, Any]:
-        """Return the public fields of a row."""
-        return {field: row.get(field) for field in self.fields.split()}
+    def as_json(self, engine: Functory, row: Row) -> dict[str, Any]:
+        """The source of a row as the API has it."""
+        from functory.rows.sources import Source
+
+        return Source.as_json(session.read_models(engine).source(row["kind"], row["name"]))
+
+    def list_as_json(self, engine: Functory) -> list[dict[str, Any]]:
+        """All sources of these kinds as the API has them."""
+        from functory.rows.sources import Source
+
+        found = session.read_models(engine).all_sources(self.kinds[0] if len(self.kinds) == 1 else None)
+        return [Source.as_json(row) for row in found if row["kind"] in self.kinds]
 
 
 def source_verbs(app: typer.Typer, noun: SourceNoun) -> None:
@@ -66,25 +76,25 @@ def source_verbs(app: typer.Typer, noun: SourceNoun) -> None:
 
     def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         with session.engine() as engine:
-            rows = noun.rows(engine)
+            rows = noun.list_as_json(engine) if json else noun.rows(engine)
         CommandOutput(json=json, quiet=quiet).table(
             rows,
             noun.columns,
             key="name",
-            data=[noun.as_json(row) for row in rows],
             empty=f"no {noun.name}s yet; try: functory {noun.name} {noun.first_step}",
         )
 
     def show(name: str = name_argument, json: AsJson = False) -> None:
         with session.engine() as engine:
             row = noun.detail(engine, noun.find(engine, name))
-        out, fields = CommandOutput(json=json), noun.as_json(row) | {f: row[f] for f in noun.details.split()}
+            data = noun.as_json(engine, row) if json else {}
+        out, details = CommandOutput(json=json), {field: row[field] for field in noun.details.split()}
         if json:
-            out.value(fields)
+            out.value(data | details)
         elif noun.draw is not None:
             noun.draw(out, row)
         else:
-            draw_source(out, fields)
+            draw_source(out, {field: row.get(field) for field in noun.fields.split()} | details)
 
     def pause(name: str = name_argument, note: str = note_option) -> None:
         with session.engine() as engine:

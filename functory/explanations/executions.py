@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 FormatTime = Callable[[datetime | None], str]
@@ -55,6 +55,35 @@ def explain(
     said += _state(row, children, workers, embedded, format_time)
     said += _compensation_progress(row, found.get("plan", ()))
     return [*said, *(_suppressed(stopped) for stopped in found["stopped"])]
+
+
+def utc_time(time: datetime | None) -> str:
+    """Format a time for programs and pages, to the second in UTC."""
+    return "" if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def fields(
+    found: Mapping[str, Any], said: Sequence[str], children: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The fields of :class:`functory.rows.executions.Why`: what :func:`explain` has said, and about what."""
+    firing, parent, event = found["firing"], found["parent"], found["event"]
+    return {
+        "sentences": said,
+        "event_id": event and event["id"],
+        "trigger": firing and firing["trigger"],
+        "parent_id": parent and parent["id"],
+        "waits_for": [row["id"] for row in children],
+        "suppressed": [
+            {
+                **row,
+                "version": row["trigger_version"],
+                "event_type": row["type"],
+                "limit": row["limit_value"],
+                "value": row["actual_value"],
+            }
+            for row in found["stopped"]
+        ],
+    }
 
 
 def error_summary(error: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -241,14 +241,19 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
 
 
 def to_json_value(value: Any) -> Any:
-    """``value`` as JSON values: times in ISO 8601."""
+    """``value`` as JSON values: times as the API has them, in UTC with six digits of a second."""
     if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     if isinstance(value, Mapping):
         return {str(name): to_json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json_value(item) for item in value]
     return value
+
+
+def iso_time(value: datetime) -> str:
+    """Format a time in ISO 8601, for lines in a pipe."""
+    return value.isoformat().replace("+00:00", "Z")
 
 
 def format_time(value: datetime | None) -> str:
@@ -270,7 +275,7 @@ def _cell(value: Any, is_terminal: bool, lines: bool = False) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return format_time(value) if is_terminal else to_json_value(value)
+        return format_time(value) if is_terminal else iso_time(value)
     if isinstance(value, float):
         return f"{value:g}"
     text = escape_control_characters(

@@ -1,59 +1,11 @@
-"""Rows as ``--json`` shows them: the stable fields of each noun, without the engine's bookkeeping."""
+"""Rows as ``--json`` shows them where the API has no row for them: events as CloudEvents, lines of a log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-_FUNCTION = (
-    "name", "number", "state", "active", "latest", "sha256", "source_sha256", "is_async", "parameters", "input_schema",
-    "output_schema", "imports", "requirements", "environment", "environment_error", "dependencies", "secrets",
-    "permissions", "grants", "compensate", "metadata", "output_patterns", "limits", "warnings", "findings", "author",
-    "log_policy", "created_at",
-)  # fmt: skip
-_TRIGGER = (
-    "name", "state", "version", "definition", "note", "author", "fired", "suppressed", "last_at", "created_at",
-    "updated_at", "warnings",
-)  # fmt: skip
-_EXECUTION = (
-    "id", "function", "version", "state", "cause", "trigger_id", "event_id", "parent_id", "replay_of", "resolved_by",
-    "root_id",
-    "depth", "chain", "input", "result", "result_kind", "error", "warnings", "versions", "attempt", "max_attempts",
-    "created_at", "run_at", "started_at", "finished_at", "cancelled_by",
-)  # fmt: skip
-_PAYLOADS = ("input", "result")
 _EVENT = ("state", "problem")
-_ACTIVATION = (
-    "function", "version", "previous", "reason", "author", "cause_execution_id", "at", "ended_at", "ended_by",
-)  # fmt: skip
-_MARK = ("mark", "reason", "by", "at")
-
-
-def function(row: Mapping[str, Any], *, source: bool = False) -> dict[str, Any]:
-    """A function's version."""
-    return {name: row.get(name) for name in (*_FUNCTION, *(("source",) if source else ()))}
-
-
-def activation(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An activation of a version, with the version's mark."""
-    return {name: row[name] for name in _ACTIVATION} | {"mark": row["mark"] and mark(row["mark"])}
-
-
-def mark(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The mark of a version."""
-    return {name: row[name] for name in _MARK}
-
-
-def trigger(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A trigger with its definition."""
-    return {name: row.get(name) for name in _TRIGGER if name in row}
-
-
-def execution(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An execution with its duration in seconds; one of a list has no input and no result."""
-    return {name: row.get(name) for name in _EXECUTION if name in row or name not in _PAYLOADS} | {
-        "duration_seconds": duration(row)
-    }
 
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,5 +23,5 @@ def duration(row: Mapping[str, Any]) -> float | None:
 
 
 def without_execution_id(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An attempt, span or log line, without the id of its execution."""
+    """A log line, without the id of its execution."""
     return {name: value for name, value in row.items() if name != "execution_id"}

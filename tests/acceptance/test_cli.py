@@ -125,10 +125,8 @@ def test_a_function_lives_through_its_versions(shell: Shell) -> None:
     said = shell.out("function", "diff", "parse", "1")
     assert "-    return [int(part) for part in text.split(',')]" in said and '+  "stable": true' in said
     shell.run("function", "rollback", "parse")
-    assert [(row["number"], row["active"]) for row in shell.json("function", "versions", "parse")] == [
-        (2, 1),
-        (1, 1),
-    ]
+    assert [row["number"] for row in shell.json("function", "versions", "parse")] == [2, 1]
+    assert shell.json("function", "show", "parse")["active"] == 1
     shell.run("function", "add", "total.py", "--dep", "parse@2")
     assert "parse v2 pinned" in shell.out("function", "deps", "total")
     assert "needed by function total" in shell.run("function", "delete", "parse", "--yes", status=5).stderr

@@ -14,9 +14,9 @@ from functory.api.engine import Engine
 from functory.api.installation import installation
 from functory.api.paging import StrictRoute
 from functory.api.problem_details import Forbidden
-from functory.api.rows.access import LoginWays
-from functory.api.rows.base import Body
 from functory.engine.database import audit
+from functory.rows.access import LoginWays
+from functory.rows.base import Body
 
 Text = Annotated[str, Field(max_length=1000)]
 

@@ -13,11 +13,11 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, number_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.agents import Agent, AgentFields, AgentVersion, NewAgent
 from functory.client import Functory
 from functory.engine.access.grants import author_grant_kinds
 from functory.engine.agents import agent_fields
 from functory.engine.errors import Invalid
+from functory.rows.agents import Agent, AgentFields, AgentVersion, NewAgent
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
 

@@ -13,11 +13,11 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.path_ids import whole
 from functory.api.redaction import hide
-from functory.api.rows.agents import Answer, Approve, Question, Reject
 from functory.client import Functory
 from functory.engine.errors import Invalid
 from functory.engine.executions import id_lookup
 from functory.engine.releases.decisions import KIND
+from functory.rows.agents import Answer, Approve, Question, Reject
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
 

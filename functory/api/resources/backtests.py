@@ -13,9 +13,9 @@ from functory.api.instants import instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.backtests import Backtest, BacktestCreate, BacktestRow
 from functory.engine.errors import NotFound
 from functory.engine.triggers import listing
+from functory.rows.backtests import Backtest, BacktestCreate, BacktestRow
 from functory.triggers import definition
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=StrictRoute)

@@ -14,10 +14,10 @@ from functory.api.instants import instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.batches import Batch, BatchCount, BatchCreate, BatchFilter
 from functory.client import Functory
 from functory.engine.executions.batches import BatchRequest, Found
 from functory.engine.executions.listing import ExecutionFilter
+from functory.rows.batches import Batch, BatchCount, BatchCreate, BatchFilter
 
 router = APIRouter(tags=["batches"], route_class=StrictRoute)
 

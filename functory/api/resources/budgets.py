@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from functory.api.access.rights import Admin, Approver, Viewer, caller_of, needs_no_labels
-from functory.api.dollars import in_dollars
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.api.rows.models import Meter, MeterChange, Quota, QuotaLimits, QuotaName
 from functory.engine.executions import id_lookup, listing
+from functory.read_models import in_dollars
+from functory.rows.models import Meter, MeterChange, Quota, QuotaLimits, QuotaName
 
 router = APIRouter(tags=["budgets"], route_class=StrictRoute)
 

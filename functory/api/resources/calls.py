@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from functory.api.access.rights import Caller, Viewer
-from functory.api.dollars import in_dollars
 from functory.api.engine import Engine
 from functory.api.instants import Since, Until, instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.path_ids import whole
 from functory.api.redaction import hide
-from functory.api.rows.models import Call, CallRow, Cost
 from functory.engine.executions import id_lookup
+from functory.read_models import in_dollars
+from functory.rows.models import Call, CallRow, Cost
 
 router = APIRouter(prefix="/calls", tags=["calls"], route_class=StrictRoute)
 

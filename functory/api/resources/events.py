@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from functory.api import hidden_names, timelines
+from functory.api import hidden_names
 from functory.api.access.rights import Caller, Operator, Viewer
 from functory.api.engine import Engine
 from functory.api.idempotency import IdempotencyKey
@@ -17,12 +17,11 @@ from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, id_of
 from functory.api.path_ids import EventId, whole
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import REDACTED, hide
-from functory.api.rows.events import PAYLOADS_OF_ROW, Decision, Emitted, Event, EventRow, NewEvent, NewEvents
-from functory.api.rows.executions import Times
-from functory.client import Functory
 from functory.engine.executions import event_listing, event_timeline, listing
 from functory.engine.executions.event_listing import EventFilter
-from functory.engine.serialization import json_codec
+from functory.read_models import ReadModels
+from functory.rows.events import PAYLOADS_OF_ROW, Decision, Emitted, Event, EventRow, NewEvent, NewEvents
+from functory.rows.executions import Times
 from functory.triggers.analysis.event_explanation import explain
 
 router = APIRouter(prefix="/events", tags=["events"], route_class=StrictRoute)
@@ -92,15 +91,9 @@ def types(engine: Engine, caller: Viewer) -> list[str]:
 @router.get("/{id_}", operation_id="events.get", response_model=Event)
 def get(id_: EventId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """One event with its data and the recorded decisions of the triggers."""
-    row = engine.events.get(id_)
-    firings = _visible(engine, caller, engine.lineage.firings(id_))
-    decisions = [firing["decision"] for firing in firings]
-    shown = hide(caller, row, *PAYLOADS_OF_ROW, "data", "dedup_key")
-    return shown | {
-        "fired": decisions.count("fired"),
-        "suppressed": decisions.count("suppressed"),
-        "data_bytes": len(json_codec.encode_stored(row["data"])),
-        "firings": [_firing(caller, firing) for firing in firings],
+    row = ReadModels(engine, caller.labels).event(id_)
+    return hide(caller, row, *PAYLOADS_OF_ROW, "data", "dedup_key") | {
+        "firings": [hide(caller, firing, "detail") for firing in row["firings"]],
         "chain": hidden_names.chain(engine, caller, row["chain"]),
     }
 
@@ -114,14 +107,10 @@ def decisions(id_: EventId, engine: Engine, caller: Viewer) -> list[dict[str, An
         engine.lineage.firings(id_),
         engine.database.clock.now(),
     )
-    shown = [
+    return [
         _decision(caller, answer) | {"chain": hidden_names.names(engine, caller, answer.get("chain", ()))}
-        for answer in _visible(engine, caller, answers)
+        for answer in ReadModels(engine, caller.labels).visible_decisions(answers)
     ]
-    recorded = {"fired": 0, "suppressed": 1}
-    return sorted(
-        shown, key=lambda one: (recorded.get(one["decision"], 2), one["failed_clauses"], one["trigger"])
-    )
 
 
 @router.get("/{id_}/times", operation_id="events.times", response_model=Times)
@@ -131,7 +120,7 @@ def times(id_: EventId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     if caller.labels is not None:
         visible = listing.visible_ids(engine.database, [row["id"] for row in rows.executions], caller.labels)
         rows = replace(rows, executions=[row for row in rows.executions if row["id"] in visible])
-    return timelines.shown(event_timeline.timeline(rows, engine.database.clock.now()))
+    return event_timeline.timeline(rows, engine.database.clock.now()).fields()
 
 
 @router.post("", operation_id="events.emit", response_model=Emitted, status_code=201)
@@ -162,27 +151,10 @@ def release(id_: EventId, engine: Engine, caller: Operator) -> dict[str, Any]:
     return hide(caller, event_listing.row_of(engine.database, id_), *PAYLOADS_OF_ROW)
 
 
-def _visible(engine: Functory, caller: Caller, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the decisions that are of triggers that the caller sees."""
-    if caller.labels is None:
-        return rows
-    seen = hidden_names.visible_triggers(engine, caller, (row["trigger"] for row in rows))
-    return [row for row in rows if row["trigger"] in seen]
-
-
 def _decision(caller: Caller, answer: Mapping[str, Any]) -> dict[str, Any]:
     clauses = answer.get("clauses") or ()
     # The reason of a trigger that did not match quotes the event.
     hidden = ("detail", "reason") if answer["decision"] == "no match" else ("detail",)
     return hide(caller, answer, *hidden) | {
         "clauses": [clause if caller.reads_payloads else clause | {"found": REDACTED} for clause in clauses],
-        "failed_clauses": sum(not clause["matched"] for clause in clauses),
-    }
-
-
-def _firing(caller: Caller, row: Mapping[str, Any]) -> dict[str, Any]:
-    return hide(caller, row, "detail") | {
-        "version": row["trigger_version"],
-        "limit": row["limit_value"],
-        "value": row["actual_value"],
     }

@@ -13,7 +13,11 @@ from functory.api.paging import StrictRoute
 from functory.api.path_ids import ExecutionId
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.executions import (
+from functory.client import Functory
+from functory.engine.errors import Invalid
+from functory.engine.executions import listing
+from functory.engine.functions import dependencies
+from functory.rows.executions import (
     Again,
     Cancel,
     Compensate,
@@ -23,10 +27,6 @@ from functory.api.rows.executions import (
     Started,
     StartMany,
 )
-from functory.client import Functory
-from functory.engine.errors import Invalid
-from functory.engine.executions import listing
-from functory.engine.functions import dependencies
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=StrictRoute)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from functory.api import error_source, hidden_names, payloads, timelines
+from functory.api import hidden_names, payloads
 from functory.api.access.rights import Caller, PayloadReader, Viewer
 from functory.api.engine import Engine
 from functory.api.instants import Since, Until, instant
@@ -16,10 +15,11 @@ from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, id_of
 from functory.api.path_ids import ExecutionId, whole
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.executions import Attempt, Execution, ExecutionRow, LogLine, Span, Times, Trace, Why
 from functory.engine.executions import detail, event_timeline, listing, tree_reads, worker_registry
 from functory.engine.executions.listing import ExecutionFilter
 from functory.explanations import executions as explanations
+from functory.read_models import ReadModels
+from functory.rows.executions import Attempt, Execution, ExecutionRow, LogLine, Span, Times, Trace, Why
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=StrictRoute)
 
@@ -88,14 +88,14 @@ def list_(
 @router.get("/{id_}", operation_id="executions.get", response_model=Execution)
 def get(id_: ExecutionId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """Everything about one execution, without its input and its result."""
-    row = detail.read(engine.database, id_, caller.labels)
+    row = ReadModels(engine, caller.labels).execution(id_)
     steps = [hide(caller, step, "problem") for step in row["compensations"]]
     return _with_error(caller, hide(caller, row, "about", "warnings")) | {
         "compensations": steps,
         "undoes": row["undoes"] and hide(caller, row["undoes"], "problem"),
         "slots": [hide(caller, slot, "group") for slot in row["slots"]],
         "event": row["event"] and hide(caller, row["event"], "subject"),
-        "error_source": error_source.of_error(engine, caller, row["error"]),
+        "error_source": row["error_source"] if caller.reads_payloads else None,
         "chain": hidden_names.chain(engine, caller, row["chain"]),
     }
 
@@ -197,33 +197,17 @@ def why(id_: ExecutionId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     )
     alive = len(worker_registry.alive(database, settings.lease_seconds))
     said = explanations.explain(
-        found, children=waiting, workers=alive, embedded=settings.embedded, format_time=_format_time
+        found, children=waiting, workers=alive, embedded=settings.embedded, format_time=explanations.utc_time
     )
-    firing, parent, event = found["firing"], found["parent"], found["event"]
-    return {
-        "sentences": said,
-        "event_id": event and event["id"],
-        "trigger": firing and firing["trigger"],
-        "parent_id": parent and parent["id"],
-        "waits_for": [row["id"] for row in waiting],
-        "suppressed": [
-            hide(caller, row, "detail")
-            | {
-                "version": row["trigger_version"],
-                "event_type": row["type"],
-                "limit": row["limit_value"],
-                "value": row["actual_value"],
-            }
-            for row in found["stopped"]
-        ],
-    }
+    shown = explanations.fields(found, said, waiting)
+    return shown | {"suppressed": [hide(caller, row, "detail") for row in shown["suppressed"]]}
 
 
 @router.get("/{id_}/times", operation_id="executions.times", response_model=Times)
 def times(id_: ExecutionId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """Where the time went: each step of the execution, since the event that started it."""
     rows = event_timeline.read_execution(engine.database, id_)
-    return timelines.shown(event_timeline.timeline(rows, engine.database.clock.now()))
+    return event_timeline.timeline(rows, engine.database.clock.now()).fields()
 
 
 def _with_error(caller: Caller, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +232,3 @@ def _without_payloads(found: Mapping[str, Any]) -> dict[str, Any]:
         "plan": [without(step, problem="the reason is hidden") for step in found["plan"]],
         "stopped": [without(row, detail=None) for row in found["stopped"]],
     }
-
-
-def _format_time(time: datetime | None) -> str:
-    return "" if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

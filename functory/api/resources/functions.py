@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from functory.api import source_faults, version_diff
+from functory.api import source_faults
 from functory.api.access.rights import Author, Caller, Operator, Viewer, needs_fresh
 from functory.api.engine import Engine
 from functory.api.instants import Since, instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, key_of, number_of, page
 from functory.api.preconditions import ExpectedVersion, tag
-from functory.api.rows import functions as rows
-from functory.api.rows.base import Number
 from functory.client import Functory
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.executions import version_use
 from functory.engine.functions import listing
-from functory.inspections import summary_of_function
+from functory.read_models import ReadModels
+from functory.rows import functions as rows
+from functory.rows.base import Number
 from functory.trigger_saves import BrokenTrigger
 
 router = APIRouter(prefix="/functions", tags=["functions"], route_class=StrictRoute)
@@ -49,20 +49,7 @@ def list_functions(
         limit=limit,
     )
     answer = page(found, limit, request, lambda row: row["name"])
-    pending = engine.grant_approvals.pending(answer["items"])
-    chosen = [row["name"] for row in answer["items"]]
-    triggers = _triggers(engine, caller, chosen)
-    summaries = engine.tallies.of_functions(chosen)
-    answer["items"] = [
-        row
-        | {
-            "pending_grants": list(pending[row["name"], row["sha256"]]),
-            "triggers": triggers[row["name"]],
-        }
-        | summary_of_function(summaries[row["name"]])
-        for row in answer["items"]
-    ]
-    return answer
+    return answer | {"items": ReadModels(engine, caller.labels).functions(answer["items"])}
 
 
 @router.get(":active", operation_id="functions.active", response_model=Page[rows.Function])
@@ -73,14 +60,14 @@ def list_active(
     found = listing.list_functions(
         engine.database, scope=caller.labels, after=key_of(before, request), limit=limit
     )
-    answer = page(found, limit, request, lambda row: row["name"])
-    return answer | {"items": [_function(engine, caller, row["name"]) for row in answer["items"]]}
+    answer, models = page(found, limit, request, lambda row: row["name"]), ReadModels(engine, caller.labels)
+    return answer | {"items": [models.function(row["name"]) for row in answer["items"]]}
 
 
 @router.get("/{name}", operation_id="functions.get", response_model=rows.Function)
 def get(name: str, response: Response, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """A function with its active version, or its newest one while none is active."""
-    found = _function(engine, caller, name)
+    found = ReadModels(engine, caller.labels).function(name)
     tag(response, found["active"])
     return found
 
@@ -103,7 +90,7 @@ def save(
     contract = (
         engine.trigger_saves.contract(engine.functions.get(name, row["number"])) if row["created"] else []
     )
-    found = _function(engine, caller, name, row["number"])
+    found = ReadModels(engine, caller.labels).function(name, row["number"])
     tag(response, found["active"])
     response.status_code = 201 if row["created"] else 200
     return found | {
@@ -134,7 +121,7 @@ def list_versions(
 @router.get("/{name}/versions/{number}", operation_id="functions.version", response_model=rows.Function)
 def version(name: str, number: Number, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """One version of a function."""
-    return _function(engine, caller, name, number)
+    return ReadModels(engine, caller.labels).function(name, number)
 
 
 @router.get(
@@ -156,9 +143,7 @@ def diff(
 ) -> dict[str, Any]:
     """Two versions side by side: a unified diff, both sources, and the other fields that differ."""
     listing.labels_of(engine.database, name, caller.labels)
-    first, second = (engine.functions.get(name, number) for number in (a, b))
-    texts = engine.functions.modules(name, a), engine.functions.modules(name, b)
-    return version_diff.difference(first, second, texts)
+    return ReadModels(engine).difference(name, a, b)
 
 
 @router.get("/{name}/stats", operation_id="functions.stats", response_model=rows.FunctionStats)
@@ -283,7 +268,7 @@ def mark(name: str, body: rows.MarkVersion, engine: Engine, caller: Author) -> d
     """Mark a version good or bad. A bad one is activated only by force."""
     listing.labels_of(engine.database, name, caller.labels)
     engine.functions.mark(name, body.version, body.mark, reason=body.reason, author=caller.name)
-    return _function(engine, caller, name, body.version)
+    return ReadModels(engine, caller.labels).function(name, body.version)
 
 
 @router.post("/{name}:labels", operation_id="functions.labels", response_model=rows.Labels)
@@ -321,28 +306,6 @@ def _store(
             declared.pop("source"), name=name, labels=caller.labels or (), **options, **declared
         )
     return engine.functions.update(name, **options, **declared)
-
-
-def _function(engine: Functory, caller: Caller, name: str, number: int | None = None) -> dict[str, Any]:
-    with engine.database.read() as tx:
-        function = listing.check_visible(tx, name, caller.labels)
-    row = engine.functions.get(name, number)
-    return row | {
-        "labels": function["labels"],
-        "updated_at": function["updated_at"],
-        "mark": listing.marks(engine.database, row["function_id"]).get(row["number"]),
-        "pending_grants": list(engine.grant_approvals.pending([row])[name, row["sha256"]]),
-        "triggers": _triggers(engine, caller, [name])[name],
-    }
-
-
-def _triggers(engine: Functory, caller: Caller, names: list[str]) -> dict[str, list[str]]:
-    """The triggers of each of these functions that the caller sees."""
-    targets = engine.trigger_targets.by_function()
-    seen = engine.triggers.visible_names(
-        [trigger for name in names for trigger in targets.get(name, ())], caller.labels
-    )
-    return {name: [trigger for trigger in targets.get(name, ()) if trigger in seen] for name in names}
 
 
 def _dependents(engine: Functory, caller: Caller, name: str) -> list[dict[str, str]]:

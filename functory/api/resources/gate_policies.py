@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from functory.api.access.rights import Admin, Viewer, needs_fresh, needs_no_labels
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.api.rows.proposals import FunctionGate, GatePolicy, GatePolicySet
 from functory.engine.functions import listing
+from functory.rows.proposals import FunctionGate, GatePolicy, GatePolicySet
 
 router = APIRouter(tags=["proposals"], route_class=StrictRoute)
 

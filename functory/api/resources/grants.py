@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from functory.api.access.rights import Approver, Caller, Viewer, needs_fresh
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.api.rows.base import Number
-from functory.api.rows.operations import Grant, GrantChange, GrantDecision
 from functory.client import Functory
 from functory.engine.functions import listing
+from functory.rows.base import Number
+from functory.rows.operations import Grant, GrantChange, GrantDecision
 
 router = APIRouter(tags=["grants"], route_class=StrictRoute)
 

@@ -11,8 +11,8 @@ from functory.api.access.rights import Viewer
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.problem_details import Forbidden
-from functory.api.rows.access import Login
 from functory.engine.errors import NotFound
+from functory.rows.access import Login
 
 router = APIRouter(prefix="/logins", tags=["logins"], route_class=StrictRoute)
 

@@ -14,9 +14,9 @@ from functory.api.engine import Engine
 from functory.api.installation import installation
 from functory.api.paging import StrictRoute
 from functory.api.problem_details import Forbidden
-from functory.api.rows.access import Me
-from functory.api.rows.base import Body
 from functory.engine.access.roles import RIGHTS
+from functory.rows.access import Me
+from functory.rows.base import Body
 
 router = APIRouter(prefix="/me", tags=["me"], route_class=StrictRoute)
 

@@ -8,25 +8,21 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from functory.api.access.rights import Admin, Caller, Operator, Viewer, needs_fresh, needs_no_labels
-from functory.api.dollars import in_dollars
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.redaction import hide
-from functory.api.rows import models as rows
 from functory.client import Functory
-from functory.engine.agents import call_listing, model_tests
+from functory.engine.agents import model_tests
 from functory.engine.agents.call_listing import ENDED
 from functory.engine.errors import Invalid
 from functory.engine.events.store import as_id
+from functory.read_models import ReadModels, in_dollars
+from functory.rows import models as rows
 
 # Models belong to the whole installation: it pays for what is asked of them.
 router = APIRouter(
     prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[needs_no_labels()]
 )
-
-_PRICES = ("price_in", "price_out", "price_cached")
-_NO_USE: Mapping[str, int] = {"open_calls": 0, "calls_today": 0, "cost_today": 0}
-_NO_HEALTH: Mapping[str, Any] = {"failures": 0, "open_until": None, "problem": None}
 
 
 @router.get("", operation_id="models.list", response_model=list[rows.Model])
@@ -114,20 +110,8 @@ def _one(engine: Functory, caller: Caller, name: str) -> dict[str, Any]:
 
 
 def _shown(engine: Functory, caller: Caller, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    use = call_listing.model_use(engine.database)
-    named = {row["secret"] for row in found if row["secret"]}
-    missing = set(engine.secrets.missing(sorted(named)))
     return [
-        in_dollars(row, *_PRICES)
-        | in_dollars(use.get(row["name"], _NO_USE), "cost_today")
-        | {
-            # A model has a row of its health since it was added; the join may yet have found none.
-            "health": hide(
-                caller, {name: row[name] or empty for name, empty in _NO_HEALTH.items()}, "problem"
-            ),
-            "secret_set": None if row["secret"] is None else row["secret"] not in missing,
-        }
-        for row in found
+        row | {"health": hide(caller, row["health"], "problem")} for row in ReadModels(engine).models(found)
     ]
 
 

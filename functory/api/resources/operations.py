@@ -13,7 +13,6 @@ from functory.api.engine import Engine
 from functory.api.instants import Since, Until, instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, id_of
 from functory.api.redaction import hide
-from functory.api.rows import operations as rows
 from functory.engine.database import audit_pages, migrations
 from functory.engine.database.audit_pages import AuditFilter
 from functory.engine.executions import worker_registry
@@ -23,6 +22,7 @@ from functory.engine.maintenance.invariants import INVARIANTS
 from functory.engine.setting_display import setting_rows
 from functory.engine.tallies import tallier
 from functory.engine.triggers import kill_switch
+from functory.rows import operations as rows
 
 router = APIRouter(route_class=StrictRoute)
 

@@ -10,7 +10,7 @@ from functory.api.access.rights import Viewer
 from functory.api.engine import Engine
 from functory.api.overview import Overviews
 from functory.api.paging import StrictRoute
-from functory.api.rows.overview import Overview
+from functory.rows.overview import Overview
 
 router = APIRouter(prefix="/overview", tags=["overview"], route_class=StrictRoute)
 

@@ -13,9 +13,9 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.path_ids import ProposalId, whole
 from functory.api.redaction import hide
-from functory.api.rows.proposals import Feedback, NewProposal, Proposal, ProposalRow
 from functory.client import Functory
 from functory.engine.releases.checks import RUN
+from functory.rows.proposals import Feedback, NewProposal, Proposal, ProposalRow
 
 router = APIRouter(prefix="/proposals", tags=["proposals"], route_class=StrictRoute)
 

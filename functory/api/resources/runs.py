@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from functory.api.access.rights import Caller, Operator, Viewer, caller_of
-from functory.api.dollars import in_dollars
 from functory.api.engine import Engine
 from functory.api.idempotency import IdempotencyKey
 from functory.api.instants import Since, Until, instant
@@ -17,14 +16,13 @@ from functory.api.path_ids import whole
 from functory.api.redaction import hide
 from functory.api.resources.approvals import shown_question
 from functory.api.resources.budgets import shown_meter
-from functory.api.rows.agents import NewRun, Run, RunCost, RunRow, Step
 from functory.client import Functory
 from functory.engine.executions import id_lookup
 from functory.engine.executions.runs import reads
+from functory.read_models import ReadModels, in_dollars
+from functory.rows.agents import NewRun, Run, RunCost, RunRow, Step
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
-
-_SPENT = ("usd_spent", "usd_limit")
 
 
 def _run(id_: str, request: Request, engine: Engine) -> str:
@@ -90,7 +88,7 @@ def list_(
         scope=caller.labels,
     )
     answer = page(rows, limit, request)
-    answer["items"] = [hide(caller, in_dollars(row, *_SPENT), "goal") for row in answer["items"]]
+    answer["items"] = [hide(caller, row, "goal") for row in ReadModels(engine).runs(answer["items"])]
     return answer
 
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from functory.api.access.rights import Viewer
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.api.rows.search import SearchResult
 from functory.engine.executions import search
+from functory.rows.search import SearchResult
 
 router = APIRouter(prefix="/search", tags=["search"], route_class=StrictRoute)
 

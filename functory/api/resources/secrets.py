@@ -11,11 +11,11 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, key_of, page
 from functory.api.preconditions import ExpectedVersion
 from functory.api.redaction import hide
-from functory.api.rows.operations import Secret, SecretSet, SecretValue, StateRow, StateValue
 from functory.client import Functory
 from functory.engine.errors import NotFound
 from functory.engine.functions import listing
-from functory.engine.sources.secret_users import secret_users
+from functory.read_models import ReadModels
+from functory.rows.operations import Secret, SecretSet, SecretValue, StateRow, StateValue
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -23,16 +23,7 @@ router = APIRouter(route_class=StrictRoute)
 @router.get("/secrets", operation_id="secrets.list", response_model=list[Secret], tags=["secrets"])
 def list_secrets(engine: Engine, caller: Viewer) -> list[dict[str, Any]]:
     """The secrets with their users, also those that are used and not set. Never a value."""
-    users = secret_users(engine.database)
-    known = {row["name"]: row for row in engine.secrets.list()}
-    if caller.labels is not None:
-        users = _of_scope(engine, caller, users)
-        known = {name: row for name, row in known.items() if name in users}
-    unset = {"version": None, "created_at": None, "updated_at": None}
-    return [
-        {"name": name, **known.get(name, unset), "used_by": users.get(name, [])}
-        for name in sorted({*known, *users})
-    ]
+    return ReadModels(engine, caller.labels).secrets()
 
 
 @router.put(
@@ -117,16 +108,3 @@ def _missing(function: str, key: str) -> NotFound:
     return NotFound(
         f"{function} keeps nothing under {key!r}", try_=f"functory state set {function} KEY VALUE"
     )
-
-
-def _of_scope(
-    engine: Functory, caller: Caller, users: dict[str, list[dict[str, str]]]
-) -> dict[str, list[dict[str, str]]]:
-    """The secrets of the functions that the caller sees. Sources belong to the whole installation."""
-    functions = {one["name"] for used in users.values() for one in used if one["kind"] == "function"}
-    seen = listing.visible_names(engine.database, functions, caller.labels)
-    found = {
-        name: [one for one in used if one["kind"] == "function" and one["name"] in seen]
-        for name, used in users.items()
-    }
-    return {name: used for name, used in found.items() if used}

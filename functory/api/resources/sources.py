@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -12,10 +11,10 @@ from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.preconditions import ExpectedVersion, tag
 from functory.api.redaction import hide
-from functory.api.rows import sources as rows
 from functory.client import Functory
 from functory.engine.errors import Invalid, NotFound
-from functory.engine.sources.webhooks import webhook_url
+from functory.read_models import ReadModels
+from functory.rows import sources as rows
 from functory.schedules import KIND as SCHEDULE
 from functory.schedules import Schedules
 from functory.triggers.sources.registry import find_plugin, installed_plugins
@@ -24,10 +23,6 @@ from functory.triggers.sources.registry import find_plugin, installed_plugins
 router = APIRouter(
     prefix="/sources", tags=["sources"], route_class=StrictRoute, dependencies=[needs_no_labels()]
 )
-
-WEBHOOK = "webhook"
-# The field of the configuration that says what a source is about.
-ABOUT = {"file": "path", "table": "table", "queue": "queue"}
 
 
 def _known_kind(kind: str) -> str:
@@ -44,7 +39,7 @@ Kind = Annotated[str, Depends(_known_kind)]
 @router.get("", operation_id="sources.all", response_model=list[rows.SourceRow])
 def list_all(engine: Engine, _caller: Viewer) -> list[dict[str, Any]]:
     """The sources of all kinds."""
-    return [_shown(engine, row) for row in engine.sources.list()]
+    return ReadModels(engine).sources()
 
 
 @router.get(":configs", operation_id="sources.configs", response_model=list[rows.Source])
@@ -54,7 +49,7 @@ def list_configs(
     kind: Annotated[str | None, Query(description="Only sources of this kind.", max_length=200)] = None,
 ) -> list[dict[str, Any]]:
     """Sources by kind and name, with their configurations."""
-    return [_source(engine, row["kind"], row["name"]) for row in engine.sources.list(kind)]
+    return ReadModels(engine).all_sources(kind)
 
 
 @router.get("/kinds", operation_id="sources.kinds", response_model=list[rows.Kind])
@@ -85,15 +80,13 @@ def preview(body: rows.SchedulePreview, engine: Engine, _caller: Author) -> dict
 @router.get("/{kind}", operation_id="sources.list", response_model=list[rows.SourceRow])
 def list_sources(kind: Kind, engine: Engine, _caller: Viewer) -> list[dict[str, Any]]:
     """The sources of a kind, by name."""
-    if kind == SCHEDULE:
-        return [_shown(engine, row) for row in engine.schedules.list()]
-    return [_shown(engine, row) for row in engine.sources.list(kind)]
+    return ReadModels(engine).sources(kind)
 
 
 @router.get("/{kind}/{name}", operation_id="sources.get", response_model=rows.Source)
 def get(kind: Kind, name: str, response: Response, engine: Engine, _caller: Viewer) -> dict[str, Any]:
     """A source with its configuration."""
-    row = _source(engine, kind, name)
+    row = ReadModels(engine).source(kind, name)
     tag(response, row["version"])
     return row
 
@@ -116,7 +109,7 @@ def save(
     else:
         _refuse_function(kind, body)
         saved = engine.sources.save(kind, name, body.config, author=caller.name, expected_version=expected)
-    row = _source(engine, kind, name)
+    row = ReadModels(engine).source(kind, name)
     tag(response, row["version"])
     response.status_code = 201 if saved["created"] else 200
     return row | {"created": saved["created"], "warnings": saved.get("warnings", [])}
@@ -135,7 +128,7 @@ def delete(kind: Kind, name: str, engine: Engine, caller: Author) -> None:
 def pause(kind: Kind, name: str, body: rows.PauseSource, engine: Engine, caller: Operator) -> dict[str, Any]:
     """Pause a source: it writes no more events."""
     engine.sources.pause(kind, name, note=body.note, author=caller.name)
-    return _source(engine, kind, name)
+    return ReadModels(engine).source(kind, name)
 
 
 @router.post("/{kind}/{name}:resume", operation_id="sources.resume", response_model=rows.ResumedSource)
@@ -146,7 +139,7 @@ def resume(kind: Kind, name: str, engine: Engine, caller: Operator) -> dict[str,
         paused_at, passed = _schedules(engine, caller.name).resume(name)
     else:
         engine.sources.resume(kind, name, author=caller.name)
-    return _source(engine, kind, name) | {"paused_at": paused_at, "passed": passed}
+    return ReadModels(engine).source(kind, name) | {"paused_at": paused_at, "passed": passed}
 
 
 @router.get("/schedule/{name}/next", operation_id="schedules.next", response_model=list[rows.NextTime])
@@ -203,25 +196,6 @@ def files(
 def rescan(name: str, body: rows.Rescan, engine: Engine, _caller: Operator) -> None:
     """Compare all files of a watch with the known ones now. No event is written twice."""
     engine.sources.rescan(name, content=body.content)
-
-
-def _source(engine: Functory, kind: str, name: str) -> dict[str, Any]:
-    row = engine.schedules.get(name) if kind == SCHEDULE else engine.sources.get(kind, name)
-    shown = _shown(engine, row)
-    found = row.get("trigger")
-    return shown | {"trigger": found["name"] if isinstance(found, Mapping) else None}
-
-
-def _shown(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
-    url = webhook_url(engine.settings, row["name"]) if row["kind"] == WEBHOOK else None
-    return dict(row) | {"url": url, "about": _about(row["kind"], row["config"])}
-
-
-def _about(kind: str, config: Mapping[str, Any]) -> str | None:
-    if kind == WEBHOOK:
-        return config["auth"]["type"]
-    field = ABOUT.get(kind)
-    return None if field is None else config[field]
 
 
 def _schedules(engine: Functory, author: str) -> Schedules:

@@ -10,7 +10,11 @@ from functory.api.access.rights import Operator, Viewer
 from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, texts_of
 from functory.api.redaction import hide
-from functory.api.rows.operations import (
+from functory.engine.errors import Invalid
+from functory.engine.events.store import as_id
+from functory.engine.triggers import listing
+from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
+from functory.rows.operations import (
     Replayed,
     ReplayMatch,
     ResumedMatches,
@@ -18,10 +22,6 @@ from functory.api.rows.operations import (
     SuppressedFiring,
     Suppression,
 )
-from functory.engine.errors import Invalid
-from functory.engine.events.store import as_id
-from functory.engine.triggers import listing
-from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
 
 router = APIRouter(prefix="/suppressions", tags=["suppressions"], route_class=StrictRoute)
 

@@ -13,10 +13,10 @@ from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.problem_details import Forbidden
 from functory.api.resources.users import ExtraRight, RoleName
-from functory.api.rows.access import NewToken, Token
-from functory.api.rows.base import Body
 from functory.engine.access.tokens import DEFAULT_LIFETIME, MAX_LIFETIME
 from functory.engine.errors import NotFound
+from functory.rows.access import NewToken, Token
+from functory.rows.base import Body
 
 router = APIRouter(prefix="/tokens", tags=["tokens"], route_class=StrictRoute)
 

@@ -12,8 +12,8 @@ from functory.api.paging import StrictRoute
 from functory.api.path_ids import TreeId, whole
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.api.rows.trees import Budget, BudgetChange, Children, Outline, Tree, WholeTree
 from functory.engine.executions import root_budget, tree_reads
+from functory.rows.trees import Budget, BudgetChange, Children, Outline, Tree, WholeTree
 
 router = APIRouter(prefix="/trees", tags=["trees"], route_class=StrictRoute)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -15,19 +15,18 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, id_of, key_of, number_of, page
 from functory.api.preconditions import ExpectedVersion, tag
 from functory.api.redaction import REDACTED, hide
-from functory.api.rows import functions as function_rows
-from functory.api.rows import triggers as rows
 from functory.client import Functory
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import envelope
 from functory.engine.functions import dependencies
 from functory.engine.functions import listing as functions
-from functory.engine.serialization import json_codec
-from functory.engine.triggers import failures, inspection, listing, manual_firing
+from functory.engine.triggers import inspection, listing, manual_firing
 from functory.engine.triggers.inspection import TriggerInspection
+from functory.read_models import ReadModels
+from functory.rows import functions as function_rows
+from functory.rows import triggers as rows
 from functory.triggers.analysis import cycles
 from functory.triggers.analysis.dry_run import dry_run
-from functory.triggers.analysis.preview import cycle_of
 from functory.triggers.definition import SingleEventInput, compile_definition
 
 router = APIRouter(prefix="/triggers", tags=["triggers"], route_class=StrictRoute)
@@ -62,7 +61,8 @@ def list_triggers(
         after=key_of(before, request),
         limit=limit,
     )
-    return page(_rows(engine, found), limit, request, lambda row: row["name"])
+    models = ReadModels(engine, caller.labels)
+    return page(models.triggers(found), limit, request, lambda row: row["name"])
 
 
 @router.get(":definitions", operation_id="triggers.definitions", response_model=Page[rows.TriggerDefinition])
@@ -74,8 +74,7 @@ def list_definitions(
         engine.database, scope=caller.labels, after=key_of(before, request), limit=limit
     )
     answer = page(found, limit, request, lambda row: row["name"])
-    totals = engine.triggers.totals([row["name"] for row in answer["items"]])
-    return answer | {"items": [row | totals[row["name"]] for row in answer["items"]]}
+    return answer | {"items": ReadModels(engine, caller.labels).definitions(answer["items"])}
 
 
 @router.get(":graph", operation_id="triggers.graph", response_model=rows.TriggerGraph)
@@ -120,10 +119,9 @@ def get(
     totals: Annotated[bool, Query(description="With the numbers of all of its decisions.")] = False,
 ) -> dict[str, Any]:
     """A trigger with its definition, and the shortest cycle that it is part of."""
-    row = listing.get(engine.database, name, caller.labels)
-    tag(response, row["version"])
-    counted = engine.triggers.totals([name])[name] if totals else {}
-    return _trigger(engine, caller, row) | counted
+    found = _trigger(engine, caller, name, totals=totals)
+    tag(response, found["version"])
+    return found
 
 
 @router.put("/{name}", operation_id="triggers.save", response_model=rows.SavedTrigger)
@@ -149,10 +147,10 @@ def save(
         expected_version=expected,
         labels=caller.labels or (),
     )
-    row = listing.get(engine.database, name, caller.labels)
-    tag(response, row["version"])
+    found = _trigger(engine, caller, name)
+    tag(response, found["version"])
     response.status_code = 201 if saved["created"] else 200
-    return _trigger(engine, caller, row) | {"created": saved["created"], "warnings": saved["warnings"]}
+    return found | {"created": saved["created"], "warnings": saved["warnings"]}
 
 
 @router.delete("/{name}", operation_id="triggers.delete", status_code=204, dependencies=[needs_fresh()])
@@ -308,44 +306,9 @@ def label(name: str, body: function_rows.LabelChange, engine: Engine, caller: Au
     return {"labels": found}
 
 
-def _rows(engine: Functory, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    summaries = engine.tallies.of_triggers([row["name"] for row in found])
-    made: list[dict[str, Any]] = []
-    for row in found:
-        definition, summary = row["definition"], summaries[row["name"]]
-        pattern = definition.get("on") or definition.get("composite") or {}
-        made.append(
-            dict(row)
-            | {
-                "function": definition["function"],
-                "on": json_codec.dumps(pattern)[:MAX_LINE],
-                "fired_24h": summary.fired,
-                "suppressed_24h": summary.suppressed,
-                "spark": summary.spark,
-            }
-        )
-    return made
-
-
-def _trigger(engine: Functory, caller: Caller, row: Mapping[str, Any]) -> dict[str, Any]:
-    graph = engine.trigger_saves.stored_graph()
-    ring = graph.cycle(row["name"]) if row["name"] in graph.triggers else None
-    failure = failures.last(engine.database, row["id"])
-    return _rows(engine, [row])[0] | {
-        "warnings": engine.trigger_saves.warnings(row),
-        "cycle": _visible_cycle(engine, caller, ring, graph),
-        "failure": None if failure is None else hide(caller, failure, "error"),
-    }
-
-
-def _visible_cycle(
-    engine: Functory, caller: Caller, ring: list[cycles.Edge] | None, graph: cycles.Graph
-) -> dict[str, Any] | None:
-    """The cycle, unless triggers of it are outside of the caller's scope."""
-    if ring is None:
-        return None
-    names = {step.trigger for step in ring}
-    return cycle_of(ring, graph) if engine.triggers.visible_names(names, caller.labels) == names else None
+def _trigger(engine: Functory, caller: Caller, name: str, *, totals: bool = False) -> dict[str, Any]:
+    row = ReadModels(engine, caller.labels).trigger(name, totals=totals)
+    return row | {"failure": row["failure"] and hide(caller, row["failure"], "error")}
 
 
 def _check_function(engine: Functory, caller: Caller, definition: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from functory.api.access.rights import Admin, needs_fresh
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.api.rows.access import User, UserRow
-from functory.api.rows.base import Body
+from functory.rows.access import User, UserRow
+from functory.rows.base import Body
 
 router = APIRouter(prefix="/users", tags=["users"], route_class=StrictRoute)
 

@@ -5,33 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from functory.api.installation import installation
-from functory.api.rows.base import Instant, Row
 from functory.client import Functory
 from functory.engine.access.scopes import Scope
 from functory.engine.events import routing_queue
 from functory.engine.executions import open_executions
 from functory.engine.functions import listing
 from functory.engine.tallies.count import FAILURES
-
-
-class Halted(Row):
-    """Who has thrown the kill switch."""
-
-    by: str
-    note: str | None
-    at: Instant
-
-
-class Numbers(Row):
-    """The top bar: what happens now, and which installation this is."""
-
-    failed_1h: int
-    running: int
-    queued: int
-    router_lag_seconds: float
-    halted: Halted | None
-    name: str
-    color: str
+from functory.rows.overview import Numbers
 
 
 class Bar:

@@ -7,12 +7,12 @@ from typing import Any
 
 from functory.api.access.rights import Caller
 from functory.api.redaction import hide
-from functory.api.rows.events import PAYLOADS_OF_ROW, EventRow
-from functory.api.rows.executions import ExecutionRow, LogLine
 from functory.api.stream import frames
 from functory.api.stream.subscriber import Frame, Subscriber
 from functory.api.stream.topics import Topic, rows_for
 from functory.engine.executions.changes import Changes
+from functory.rows.events import PAYLOADS_OF_ROW, EventRow
+from functory.rows.executions import ExecutionRow, LogLine
 
 # What decides how rows are shown: whether the caller reads payloads, and its labels.
 View = tuple[bool, tuple[str, ...] | None]

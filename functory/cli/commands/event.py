@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,7 +112,7 @@ def emit(
             out.flush()
             _raise_for_failures(engine, id_)
         elif json:
-            out.value(json_fields.event(engine.events.get(id_)))
+            out.value(_as_json(engine, id_))
         else:
             out.lines([id_])
         if not wait:
@@ -165,11 +165,12 @@ def list_(
             limit=number,
             payloads=full,
         )
+        data = _rows_as_json(engine, rows, payloads=full) if json else ()
     out = CommandOutput(json=json, quiet=quiet)
     out.table(
         rows,
         COLUMNS,
-        data=lambda: [json_fields.event(row) for row in rows],
+        data=data,
         empty="no such events",
     )
     if out.is_terminal and len(rows) == number and not json and not quiet:
@@ -184,8 +185,9 @@ def show(id_: Id, json: AsJson = False) -> None:
         id_ = ids.event_id(engine, id_)
         row = engine.events.get(id_)
         firings = engine.lineage.firings(id_)
+        whole = _as_json(engine, id_) if json else {}
     if json:
-        out.value(json_fields.event(row) | {"firings": [_firing_json(firing) for firing in firings]})
+        out.value(whole)
         return
     out.styled((row["type"], "bold"), (f"   {row['state']}", console.STYLES.get(row["state"], "")))
     out.record(
@@ -266,7 +268,9 @@ def why(
         row = engine.events.get(id_)
         answers = engine.explain_event(id_)
     if json:
-        out.value(answers)
+        from functory.rows.events import Decision
+
+        out.value([Decision.as_json(answer) for answer in answers])
         return
     if row["state"] == "pending":
         console.note("the event is pending: no router has taken it yet")
@@ -381,19 +385,25 @@ def _reason(answer: Mapping[str, Any]) -> str:
     return "; ".join(word for word in words if word)
 
 
-def _firing_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = {
-        "trigger": "trigger",
-        "trigger_version": "version",
-        "decision": "decision",
-        "reason": "reason",
-        "limit_value": "limit",
-        "actual_value": "value",
-        "detail": "detail",
-        "execution_id": "execution_id",
-        "time": "time",
-    }
-    return {shown: row[name] for name, shown in names.items()}
+def _as_json(engine: Functory, id_: str) -> dict[str, Any]:
+    """An event as the API has it, and the members of its CloudEvents envelope."""
+    from functory.rows.events import Event
+
+    found = session.read_models(engine).event(id_)
+    return json_fields.event(found) | Event.as_json(found)
+
+
+def _rows_as_json(
+    engine: Functory, found: Sequence[Mapping[str, Any]], *, payloads: bool
+) -> list[dict[str, Any]]:
+    """Events as the API lists them; with ``payloads`` also their data, which is in ``found``."""
+    from functory.rows.events import EventRow
+
+    made = [EventRow.as_json(row) for row in session.read_models(engine).events(found)]
+    if not payloads:
+        return made
+    data = {row["id"]: row["data"] for row in found}
+    return [row | {"data": data[row["id"]]} for row in made]
 
 
 def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
@@ -414,7 +424,7 @@ def _print_event(out: CommandOutput, row: Mapping[str, Any]) -> None:
                 "\t".join(
                     (
                         row["id"],
-                        console.to_json_value(row["time"]),
+                        console.iso_time(row["time"]),
                         one_line(row["type"]),
                         one_line(row["subject"] or ""),
                     )

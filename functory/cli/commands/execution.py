@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -77,6 +77,7 @@ def list_(
             limit=number,
             payloads=full,
         )
+        data = execution_result.rows_as_json(engine, rows, payloads=full) if json else ()
     out = CommandOutput(json=json, quiet=quiet)
     shown = [
         row | {"what": f"{row['function']} v{row['version']}", "took": _duration_cell(out, row)}
@@ -95,7 +96,7 @@ def list_(
     out.table(
         shown,
         columns,
-        data=lambda: [json_fields.execution(row) for row in rows],
+        data=data,
         empty="no such executions",
         ids=("resolved_by",),
     )
@@ -114,18 +115,16 @@ def show(id_: Id, json: AsJson = False) -> None:
         attempts, spans = engine.executions.attempts(id_), engine.executions.spans(id_)
         logs = len(engine.executions.logs(id_))
         places = engine.executions.slot_requests(id_)
+        whole = execution_result.as_json(engine, row) if json else {}
     if json:
+        from functory.rows.executions import Attempt, Span
+
         out.value(
-            json_fields.execution(row)
+            whole
             | {
-                "waiting_for_slot": row["waiting_for_slot"],
-                "slots": [json_fields.without_execution_id(place) for place in places],
-                "events": [event["id"] for event in found["events"]],
-                "attempts": [json_fields.without_execution_id(a) for a in attempts],
-                "spans": [json_fields.without_execution_id(s) for s in spans],
+                "attempts": [Attempt.as_json(attempt) for attempt in attempts],
+                "spans": [Span.as_json(span) for span in spans],
                 "log_lines": logs,
-                "compensations": [compensation.as_json(step) for step in found["plan"]],
-                "undoes": compensation.as_json(found["undoes"]) if found["undoes"] else None,
             }
         )
         return
@@ -210,9 +209,15 @@ def spans(id_: Id, json: AsJson = False) -> None:
         shown,
         {"what": "CALL", "at": "AT", "took": "TOOK", "in": "INPUT", "out": "OUTPUT"},
         key="key",
-        data=[json_fields.without_execution_id(row) for row in rows],
+        data=lambda: _spans_as_json(rows),
         empty="the execution called no dependencies",
     )
+
+
+def _spans_as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from functory.rows.executions import Span
+
+    return [Span.as_json(row) for row in found]
 
 
 @app.command("tree", epilog="Example: functory execution tree ID --below")
@@ -251,35 +256,14 @@ def why_(id_: Id, json: AsJson = False) -> None:
         ]
         alive = len(engine.workers_alive())
         embedded = engine.settings.embedded
+    format_time = explanations.utc_time if json else console.format_time
     said = explanations.explain(
-        found, children=waiting, workers=alive, embedded=embedded, format_time=console.format_time
+        found, children=waiting, workers=alive, embedded=embedded, format_time=format_time
     )
     if json:
-        out.value(
-            {
-                "execution": json_fields.execution(found["execution"]),
-                "event": json_fields.event(found["event"]) if found["event"] else None,
-                "events": [json_fields.event(event) for event in found["events"]],
-                "trigger": {"name": found["firing"]["trigger"], "version": found["firing"]["trigger_version"]}
-                if found["firing"]
-                else None,
-                "parent": json_fields.execution(found["parent"]) if found["parent"] else None,
-                "suppressed": [
-                    {
-                        "trigger": s["trigger"],
-                        "version": s["trigger_version"],
-                        "event_type": s["type"],
-                        "event_id": s["event_id"],
-                        "reason": s["reason"],
-                        "limit": s["limit_value"],
-                        "value": s["actual_value"],
-                        "detail": s["detail"],
-                    }
-                    for s in found["stopped"]
-                ],
-                "why": said,
-            }
-        )
+        from functory.rows.executions import Why
+
+        out.value(Why.as_json(explanations.fields(found, said, waiting)))
         return
     for sentence in said:
         out.styled((console.hint(sentence), ""))
@@ -331,9 +315,10 @@ def cancel(
     with session.engine() as engine:
         id_ = ids.execution_id(engine, id_)
         row = engine.executions.cancel(id_, tree=tree, author=engine.author)
+        whole = execution_result.as_json(engine, engine.executions.get(id_)) if json else {}
     out = CommandOutput(json=json)
     if json:
-        out.value(json_fields.execution(row))
+        out.value(whole)
     else:
         done = f"is {row['state'].replace('_', ' ')}"
         if row["state"] == "running":

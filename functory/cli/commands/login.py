@@ -14,8 +14,6 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("Open logins of users.")
 
-FIELDS = ("id", "user", "created_at", "seen_at", "expires_at", "address", "agent")
-
 
 @app.command("list", epilog="Example: functory login list")
 def list_(
@@ -24,6 +22,8 @@ def list_(
     quiet: Quiet = False,
 ) -> None:
     """List open logins: since when, from where, and the last request."""
+    from functory.rows.access import Login
+
     with session.engine() as engine:
         rows = engine.logins.list(user)
     CommandOutput(json=json, quiet=quiet).table(
@@ -36,7 +36,8 @@ def list_(
             "agent": "AGENT",
             "id": "ID",
         },
-        data=[{field: row[field] for field in FIELDS} for row in rows],
+        # No command has a login of its own, where pages do.
+        data=lambda: [Login.as_json(row | {"current": False}) for row in rows],
         empty="no user is logged in",
     )
 

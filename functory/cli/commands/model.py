@@ -64,8 +64,9 @@ def add(
     with session.engine(create=True) as engine:
         row = engine.models.add(name, fields, author=engine.author)
         missing = engine.secrets.missing([row["secret"]]) if row["secret"] else []
+        data = output.public(session.read_models(engine).model(name)) if json else {}
     if json:
-        CommandOutput().value(output.public(row))
+        CommandOutput().value(data)
         return
     CommandOutput().styled((f"model {name} is added", ""))
     if missing:
@@ -120,9 +121,10 @@ def set_(
             "nothing is to be changed", "no option was given", f"functory model set {name} --slots 4"
         )
     with session.engine() as engine:
-        row = engine.models.update(name, changes, author=engine.author)
+        engine.models.update(name, changes, author=engine.author)
+        data = output.public(session.read_models(engine).model(name)) if json else {}
     if json:
-        CommandOutput().value(output.public(row))
+        CommandOutput().value(data)
         return
     CommandOutput().styled((f"model {name} is changed", ""))
 
@@ -132,6 +134,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """List models with their prices and whether they answer."""
     with session.engine() as engine:
         rows = engine.models.list()
+        data = [output.public(row) for row in session.read_models(engine).all_models()] if json else ()
     CommandOutput(json=json, quiet=quiet).table(
         [output.in_list(row) for row in rows],
         {
@@ -144,7 +147,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
             "fallbacks": "FALLBACKS",
         },
         key="name",
-        data=[output.public(row) for row in rows],
+        data=data,
         empty="no models yet; try: functory model add NAME",
     )
 
@@ -154,8 +157,9 @@ def show(name: Name, json: AsJson = False) -> None:
     """Show a model with all its fields and its health."""
     with session.engine() as engine:
         row = engine.models.get(name)
+        data = output.public(session.read_models(engine).model(name)) if json else {}
     if json:
-        CommandOutput().value(output.public(row))
+        CommandOutput().value(data)
         return
     CommandOutput().record(output.shown(row))
 

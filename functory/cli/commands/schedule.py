@@ -100,13 +100,14 @@ def add(
             **{field: value for field, value in fields.items() if value is not None},
         )
         times = engine.schedules.next(name, 3)
+        shown = _NOUN.as_json(engine, row) if json else {}
     for warning in row["warnings"]:
         console.warn(warning)
     more = (
         [f"it is paused; to resume it: functory schedule resume {name}"] if row["state"] == "paused" else []
     )
     more.append(f"next: {', then '.join(time['local_time'] for time in times)}")
-    print_saved(CommandOutput(json=json, quiet=quiet), "schedule", row, _NOUN.as_json(row), *more)
+    print_saved(CommandOutput(json=json, quiet=quiet), "schedule", row, shown, *more)
 
 
 @app.command("next", epilog="Example: functory schedule next nightly -n 5")
@@ -117,13 +118,15 @@ def next_(
     quiet: Quiet = False,
 ) -> None:
     """Print the next times, in the schedule's time zone and in UTC. Nothing is started."""
+    from functory.rows.sources import NextTime
+
     with session.engine() as engine:
         times = engine.schedules.next(name, count)
     CommandOutput(json=json, quiet=quiet).table(
         [time | {"utc": _utc(time["fire_time"]), "due_utc": _utc(time["due"])} for time in times],
         {"local_time": "LOCAL", "utc": "UTC", "due_utc": "DUE"},
         key="utc",
-        data=times,
+        data=lambda: [NextTime.as_json(time) for time in times],
         empty=f"{name} has no more times: all are in the past",
     )
 
@@ -136,6 +139,8 @@ def ticks(
     quiet: Quiet = False,
 ) -> None:
     """List the times that became events, newest first, and the executions that they started."""
+    from functory.rows.sources import Tick
+
     with session.engine() as engine:
         rows = engine.schedules.ticks(name, count)
     # A time fired by hand has microseconds; they are not shown.
@@ -144,7 +149,7 @@ def ticks(
         shown,
         {"second": "TIME", "origin": "ORIGIN", "written_at": "WRITTEN", "execution_id": "EXECUTION"},
         key="event_id",
-        data=rows,
+        data=lambda: [Tick.as_json(row) for row in rows],
         empty=f"{name} has not fired yet; try: functory schedule next {name}",
     )
 
@@ -182,6 +187,8 @@ def backfill(
     quiet: Quiet = False,
 ) -> None:
     """Fire the times of a range that were not fired before. Their events are marked as backfill."""
+    from functory.rows.sources import BackfillTime
+
     with session.engine() as engine:
         found = engine.schedules.backfill_rows(name, first, last, overlap=overlap, dry_run=dry_run)
     columns = {"local_time": "LOCAL", "utc": "UTC", "status": "STATUS", "event_id": "EVENT"}
@@ -191,7 +198,7 @@ def backfill(
         [row | {"utc": _utc(row["fire_time"])} for row in found],
         columns,
         key="utc",
-        data=found,
+        data=lambda: [BackfillTime.as_json(row) for row in found],
         empty=f"{name} has no time in that range",
     )
 
@@ -231,7 +238,7 @@ def _policy(text: str | None) -> str | None:
 
 
 def _utc(time: Any) -> str:
-    return console.to_json_value(time)
+    return console.iso_time(time)
 
 
 def _detail(engine: Functory, row: dict[str, Any]) -> dict[str, Any]:
@@ -273,6 +280,7 @@ def _draw(out: CommandOutput, row: Mapping[str, Any]) -> None:
 
 _NOUN = SourceNoun(
     name="schedule",
+    kinds=("schedule",),
     name_help="Name of the schedule.",
     example="nightly",
     first_step="add --help",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -41,15 +42,30 @@ def set_(name: Name) -> None:
 
 @app.command("list", epilog="Example: functory secret list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
-    """List names, versions and times of secrets; never values."""
+    """List names, versions and users of secrets, also of those that are not set; never values."""
     with session.engine() as engine:
-        rows = engine.secrets.list()
+        found = session.read_models(engine).secrets()
     CommandOutput(json=json, quiet=quiet).table(
-        rows,
-        {"name": "NAME", "version": "VERSION", "updated_at": "SET"},
+        [
+            row
+            | {
+                "version": row["version"] or "not set",
+                "used": ", ".join(f"{user['kind']} {user['name']}" for user in row["used_by"]),
+            }
+            for row in found
+            if row["version"] is not None or not quiet
+        ],
+        {"name": "NAME", "version": "VERSION", "updated_at": "SET", "used": "USED BY"},
         key="name",
+        data=lambda: _as_json(found),
         empty="no secrets yet; try: functory secret set NAME",
     )
+
+
+def _as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from functory.rows.operations import Secret
+
+    return [Secret.as_json(row) for row in found]
 
 
 @app.command(epilog="Example: functory secret delete API_KEY --yes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import draw_source
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
+if TYPE_CHECKING:
+    from functory.client import Functory
+
 app = command_group("Sources of events of every kind, plug-ins included.")
 
 Kind = Annotated[
@@ -21,7 +24,7 @@ Kind = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=False)]
 
-# Fields of a source with --json.
+# Fields of a source that show prints.
 _FIELDS = (
     "kind name state version config note paused_until problem problem_at holder lease_until cursor "
     "last_event_at events_last_hour refused waiting looked_at author created_at updated_at"
@@ -39,10 +42,15 @@ def kinds(json: AsJson = False, quiet: Quiet = False) -> None:
         try:
             kind = installed()[name]
         except FunctoryError as error:
-            rows.append({"kind": name, "summary": None, "types": [], "runs": None, "problem": str(error)})
+            rows.append(
+                {"kind": name, "summary": None, "types": [], "config_schema": None, "runs": None,
+                 "problem": str(error)}
+            )  # fmt: skip
         else:
-            rows.append({"kind": name, "summary": kind.summary, "types": list(kind.types), "runs": kind.runs,
-                         "problem": None})  # fmt: skip
+            rows.append(
+                {"kind": name, "summary": kind.summary, "types": list(kind.types),
+                 "config_schema": kind.Config.model_json_schema(), "runs": kind.runs, "problem": None}
+            )  # fmt: skip
     CommandOutput(json=json, quiet=quiet).table(
         [row | {"shown": ", ".join(row["types"]), "text": row["summary"] or row["problem"]} for row in rows],
         {"kind": "KIND", "text": "WHAT", "shown": "EVENTS"},
@@ -73,7 +81,8 @@ def add(
     document |= _coerce_strings(fields or (), plugin.Config.model_json_schema())
     with session.engine(create=True) as engine:
         row = engine.sources.save(kind, name, document, author=engine.author)
-    print_saved(CommandOutput(json=json), kind, row, _as_json(row))
+        data = _as_json(engine, row) if json else {}
+    print_saved(CommandOutput(json=json), kind, row, data)
 
 
 @app.command("list", epilog="Example: functory source list --kind queue")
@@ -86,10 +95,12 @@ def list_(
     quiet: Quiet = False,
 ) -> None:
     """List all sources: where they run, their events in the last hour, waiting messages, and their problem."""
+    from functory.rows.sources import Source
+
     with session.engine() as engine:
-        rows = [_with_trouble(_with_plugin_problem(row)) for row in engine.sources.list(kind)]
+        found = [_with_plugin_problem(row) for row in session.read_models(engine).all_sources(kind)]
     if problems:
-        rows = [row for row in rows if row["trouble"]]
+        found = [row for row in found if _trouble(row)]
     columns = {
         "kind": "KIND",
         "name": "NAME",
@@ -101,10 +112,10 @@ def list_(
         "trouble": "PROBLEM",
     }
     CommandOutput(json=json, quiet=quiet).table(
-        rows,
+        [row | {"trouble": _trouble(row)} for row in found],
         columns,
         key="name",
-        data=[_as_json(row) for row in rows],
+        data=lambda: [Source.as_json(row) for row in found],
         empty="no sources" + (" with a problem" if problems else " yet; try: functory source add --help"),
     )
 
@@ -114,11 +125,12 @@ def show(kind: Kind, name: Name, json: AsJson = False) -> None:
     """Show configuration, cursor and problem of a source."""
     with session.engine() as engine:
         row = _with_plugin_problem(engine.sources.get(kind, name))
+        data = _as_json(engine, row) if json else {}
     out = CommandOutput(json=json)
     if json:
-        out.value(_as_json(row))
+        out.value(data)
     else:
-        draw_source(out, _as_json(row))
+        draw_source(out, {field: row[field] for field in _FIELDS.split()})
 
 
 @app.command(epilog="Example: functory source pause queue orders --note 'the shop is closed'")
@@ -150,13 +162,16 @@ def delete(kind: Kind, name: Name, yes: Yes = False) -> None:
     CommandOutput().styled((f"{kind} {name} is deleted", ""))
 
 
-def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: row[field] for field in _FIELDS.split()}
+def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
+    from functory.rows.sources import Source
+
+    found = session.read_models(engine).source(row["kind"], row["name"])
+    return _with_plugin_problem(Source.as_json(found))
 
 
-def _with_trouble(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Add why a source does not work: its problem, or what its breaker says."""
-    return {**row, "trouble": row["problem"] or (row["note"] if row["paused_until"] else None)}
+def _trouble(row: Mapping[str, Any]) -> str | None:
+    """Why a source does not work: its problem, or what its breaker says."""
+    return row["problem"] or (row["note"] if row["paused_until"] else None)
 
 
 def _with_plugin_problem(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,16 +26,18 @@ def list_(
     quiet: Quiet = False,
 ) -> None:
     """List the keys of a function with the sizes of their values, and when each was written."""
+    from functory.rows.operations import StateRow
+
     with session.engine() as engine:
         rows = engine.state.list(function, limit=number)
         if not rows:
             engine.functions.get(function)
     more, rows = len(rows) > number, rows[:number]
-    shown = [{name: row[name] for name in ("key", "bytes", "version", "updated_at")} for row in rows]
     CommandOutput(json=json, quiet=quiet).table(
-        shown,
+        rows,
         {"key": "KEY", "bytes": "BYTES", "version": "VERSION", "updated_at": "WRITTEN"},
         key="key",
+        data=lambda: [StateRow.as_json(row) for row in rows],
         empty=f"{function} keeps nothing; its code does: from functory import state; state.set('total', 1)",
     )
     if more:

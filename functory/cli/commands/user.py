@@ -61,6 +61,8 @@ def create(
 @app.command("list", epilog="Example: functory user list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """List all users with their roles."""
+    from functory.rows.access import UserRow
+
     with session.engine() as engine:
         rows = engine.users.list()
     CommandOutput(json=json, quiet=quiet).table(
@@ -74,7 +76,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
             "last_login_at": "LAST LOGIN",
         },
         key="name",
-        data=[{field: row[field] for field in FIELDS} for row in rows],
+        data=lambda: [UserRow.as_json(row) for row in rows],
         empty="no users yet; try: functory user create NAME --role admin",
     )
 
@@ -87,7 +89,9 @@ def show(name: Name, json: AsJson = False) -> None:
         counts = {"tokens": len(engine.tokens.list(name)), "logins": len(engine.logins.list(name))}
     shown = {field: row[field] for field in FIELDS}
     if json:
-        CommandOutput().value(shown | counts)
+        from functory.rows.access import UserRow
+
+        CommandOutput().value(UserRow.as_json(row | counts))
     else:
         CommandOutput().record(
             shown | {"rights": ", ".join(row["rights"]) or None, "labels": _scope(row)} | counts

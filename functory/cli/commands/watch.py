@@ -107,8 +107,9 @@ def add(
             author=engine.author,
             expected_version=expected_version,
         )
+        data = _NOUN.as_json(engine, row) if json else {}
     out = CommandOutput(json=json, quiet=quiet)
-    print_saved(out, "watch", row, _NOUN.as_json(row), row["config"]["path"])
+    print_saved(out, "watch", row, data, row["config"]["path"])
     if row["created"] and not json and not quiet:
         console.note("changes become events while functory dev or functory watcher runs")
 
@@ -151,7 +152,8 @@ def table(
     config = {"table": table} | {field: value for field, value in fields.items() if value is not None}
     with session.engine(create=True) as engine:
         row = engine.sources.save("table", name, config, author=engine.author)
-    print_saved(CommandOutput(json=json), "watch", row, _NOUN.as_json(row))
+        data = _NOUN.as_json(engine, row) if json else {}
+    print_saved(CommandOutput(json=json), "watch", row, data)
 
 
 @app.command(epilog="Example: functory watch files inbox --limit 20")
@@ -221,6 +223,7 @@ def _split_names(text: str | None) -> list[str] | None:
 
 _NOUN = SourceNoun(
     name="watch",
+    kinds=WATCH_KINDS,
     name_help="Name of the watch.",
     example="inbox",
     first_step="add inbox /data/inbox",

@@ -122,9 +122,10 @@ def add(
     with session.engine(create=True) as engine:
         row = engine.sources.save("webhook", name, config, author=engine.author)
         shown = _with_address(engine, row)
+        whole = _NOUN.as_json(engine, row) | {"warnings": shown["warnings"]} if json else {}
     for warning in shown["warnings"]:
         console.warn(warning)
-    print_saved(CommandOutput(json=json), "webhook", shown, _NOUN.as_json(shown), shown["url"])
+    print_saved(CommandOutput(json=json), "webhook", shown, whole, shown["url"])
 
 
 @app.command(epilog="Example: functory webhook test github --data @issue.json --header x-github-event=issues")
@@ -246,6 +247,7 @@ def _send(
 
 _NOUN = SourceNoun(
     name="webhook",
+    kinds=("webhook",),
     name_help=NAME_HELP,
     example="github",
     first_step="add --help",
@@ -256,8 +258,8 @@ _NOUN = SourceNoun(
         "resume": "Resume a paused webhook.",
         "delete": "Delete a webhook. Its events stay.",
     },
-    fields="name state version config note problem problem_at last_event_at events_last_hour refused author url "
-    "warnings",
+    fields="name state version config note problem problem_at last_event_at events_last_hour refused author url",
+    details="warnings",
     columns={
         "name": "NAME",
         "state": "STATE",

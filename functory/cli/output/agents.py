@@ -23,10 +23,6 @@ _STEP = (
     "number", "kind", "execution_id", "state", "version", "input", "result", "error", "attempt", "cost", "created_at",
     "started_at", "finished_at",
 )  # fmt: skip
-_QUESTION = (
-    "id", "kind", "state", "root_id", "run_id", "execution_id", "agent", "payload", "answer", "feedback", "decided_by",
-    "requested_at", "expires_at", "decided_at",
-)  # fmt: skip
 
 
 def public(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,8 +44,10 @@ def public_step(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public_question(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question as JSON."""
-    return {name: row[name] for name in _QUESTION if name in row}
+    """Return a question as the API has it."""
+    from functory.rows.agents import Question
+
+    return Question.as_json(row)
 
 
 def in_list(row: Mapping[str, Any]) -> dict[str, Any]:

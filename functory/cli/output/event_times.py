@@ -23,7 +23,9 @@ def draw(engine: Functory, id_: str, out: CommandOutput) -> None:
     """Print a table of the event and one of each execution. In a pipe: lines, each with the id that it is about."""
     found = engine.inspections.event_times(id_)
     if out.json:
-        out.value(found.as_json())
+        from functory.rows.executions import Times
+
+        out.value(Times.as_json(found.fields()))
         return
     if not out.is_terminal:
         rows = [{"of": found.event_id} | row for row in _rows(found.steps, 0)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from functory.cli import session
 from functory.cli.output.live_log import POLL_SECONDS, LiveLog
 from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
@@ -23,6 +24,27 @@ _QUIET_SECONDS = 2.0
 _FIRST_SECONDS = 0.3
 
 
+def as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
+    """An execution as the API has it, with its input and its result, which are in ``row``."""
+    from functory.rows.executions import Execution
+
+    found = session.read_models(engine).execution(row["id"])
+    return Execution.as_json(found) | {"input": row["input"], "result": row["result"]}
+
+
+def rows_as_json(
+    engine: Functory, found: Sequence[Mapping[str, Any]], *, payloads: bool
+) -> list[dict[str, Any]]:
+    """Executions as the API lists them; with ``payloads`` also their inputs and results, which are in ``found``."""
+    from functory.rows.executions import ExecutionRow
+
+    made = [ExecutionRow.as_json(row) for row in session.read_models(engine).executions(found)]
+    if not payloads:
+        return made
+    given = {row["id"]: row for row in found}
+    return [row | {"input": given[row["id"]]["input"], "result": given[row["id"]]["result"]} for row in made]
+
+
 def wait_and_print(engine: Functory, id_: str, timeout: float | None, out: CommandOutput) -> None:
     """Wait for an execution, with its log lines on stderr as they come, and print its result. Raises as :func:`wait`,
     and :class:`ExecutionFailed` unless it succeeded: exit status 1.
@@ -38,7 +60,7 @@ def wait_and_print(engine: Functory, id_: str, timeout: float | None, out: Comma
     for warning in row["warnings"] or ():
         console.warn(warning)
     if out.json:
-        out.value(json_fields.execution(row))
+        out.value(as_json(engine, row))
     elif out.quiet:
         out.lines([row["id"]])
     elif row["state"] == "succeeded":
@@ -110,7 +132,10 @@ def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
 
 def print_queued(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
     """Print an execution that was queued without waiting."""
-    out.value(json_fields.execution(row)) if out.json else out.lines([row["id"]])
+    if out.json:
+        out.value(as_json(engine, engine.executions.get(row["id"])))
+    else:
+        out.lines([row["id"]])
     warn_without_workers(engine, "it stays queued")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.terminal.console import CommandOutput, count_of, format_duration, format_time, to_json_value
+from functory.terminal.console import CommandOutput, count_of, format_duration, format_time, iso_time
 from functory.terminal.plots import bar, sparkline
 
 # The numbers that have percentiles, and their words.
@@ -53,7 +53,7 @@ def print_one(stats: Mapping[str, Any], out: CommandOutput) -> None:
         out.lines([stats["name"]])
         return
     total = stats["total"]
-    since = format_time(stats["since"]) if out.is_terminal else to_json_value(stats["since"])
+    since = format_time(stats["since"]) if out.is_terminal else iso_time(stats["since"])
     out.styled((f"{stats['name']} v{stats['version']}", "bold"), (f"  since {since}", "dim"))
     out.styled(
         (f"{count_of(total['runs'], 'execution')}, ", ""),

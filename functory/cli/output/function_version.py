@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from functory.cli import session
 from functory.cli.output import execution_result, hints
-from functory.terminal import console, json_fields
+from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
@@ -155,6 +156,13 @@ def _schema(schema: Mapping[str, Any] | None) -> str | None:
     return ", ".join(words) or "nothing"
 
 
+def as_json(engine: Functory, name: str, number: int | None = None) -> dict[str, Any]:
+    """A version of a function as the API has it; without a number the active one, or the newest."""
+    from functory.rows.functions import Function
+
+    return Function.as_json(session.read_models(engine).function(name, number))
+
+
 def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:
     """Print a saved version with its warnings. Raises :class:`FunctoryError` when it could not be activated."""
     from functory.engine.errors import FunctoryError
@@ -169,7 +177,7 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
     other = f"active is v{row['active']}" if row["active"] else "none is active"
     active = "" if row["active"] == row["number"] else f" ({other})"
     if out.json:
-        out.value(json_fields.function(row) | {"created": row["created"]})
+        out.value(as_json(engine, row["name"], row["number"]) | {"created": row["created"]})
     elif out.quiet:
         out.lines([f"{row['name']}@{row['number']}"])
     elif row["created"]:

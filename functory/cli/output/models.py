@@ -8,16 +8,7 @@ from typing import Any
 from functory.engine.agents import model_fields, money
 from functory.terminal.console import format_time
 
-_PRICES = ("price_in", "price_out", "price_cached")
 # The fields of JSON, in their order: the same of a database and of a server.
-_CALL = (
-    "id", "root_id", "execution_id", "function", "agent", "user_name", "number", "request_sha256", "nth", "kind",
-    "state", "model", "asked", "stream", "max_tokens", "request", "response", "partial", "error", "finish_reason",
-    "tries", "model_tries", "due_at", "reserved", "reserved_tokens", "cost", "tokens_in", "tokens_out",
-    "tokens_cached", "estimated", "gateway", "created_at", "sent_at", "ended_at", "tried",
-)  # fmt: skip
-_ERROR = ("message", "status", "answer", "limit")
-_TRY = ("number", "model", "at", "status", "problem", "retry_after", "seconds", "cost")
 _METER = (
     "root_id", "usd_limit", "usd_spent", "usd_reserved", "tokens_limit", "tokens_spent", "tokens_reserved",
     "calls_limit", "calls", "tool_calls_limit", "tool_calls", "children_limit", "children", "proposals_limit",
@@ -32,13 +23,10 @@ _TEST = ("test", "state", "answer", "problem", "cost", "call_id")
 
 
 def public(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model as JSON has it: prices in US dollars for a million tokens."""
-    fields = ("name", "state", *model_fields.FIELDS, "author", "created_at", "updated_at")
-    found = {name: row[name] for name in fields}
-    found |= _dollars(row, *_PRICES)
-    found["capabilities"] = {name: row["capabilities"][name] for name in model_fields.CAPABILITIES}
-    health = {name: row[name] for name in ("failures", "open_until", "problem") if name in row}
-    return found | ({"health": health} if health else {})
+    """Return a model as the API has it: prices in US dollars for a million tokens."""
+    from functory.rows.models import Model
+
+    return Model.as_json(row)
 
 
 def in_list(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,13 +105,13 @@ def call_in_list(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public_call(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call as JSON has it: its cost in US dollars."""
-    found = {name: row[name] for name in _CALL if name in row} | _dollars(row, "cost", "reserved")
-    if row["error"] is not None:
-        found["error"] = {name: row["error"][name] for name in _ERROR if row["error"].get(name) is not None}
-    if "tried" in row:
-        found["tried"] = [{name: one[name] for name in _TRY} | _dollars(one, "cost") for one in row["tried"]]
-    return found
+    """Return a call as the API has it: its cost in US dollars. One that was read alone has its request and answer."""
+    from functory.rows.models import Call, CallRow
+
+    found = {**row, **_dollars(row, "cost", "reserved")}
+    if "tried" not in row:
+        return CallRow.as_json(found)
+    return Call.as_json(found | {"tried": [{**one, **_dollars(one, "cost")} for one in row["tried"]]})
 
 
 def meter(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from functory.cli.remote.events import Events
 from functory.cli.remote.executions import Compensations, Executions, Lineage
 from functory.cli.remote.functions import Functions, GrantApprovals, Secrets, State
 from functory.cli.remote.inspections import Inspections, TriggerGraph
-from functory.cli.remote.part import here_only, ordered, plain
+from functory.cli.remote.part import here_only, plain
 from functory.cli.remote.sources import Schedules, Sources
 from functory.cli.remote.triggers import Resumed, Suppressions, Switches, Triggers
 from functory.engine import unresolved_ids
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from functory.cli.remote.batches import Batches
     from functory.cli.remote.models import Budgets, Calls, Models
     from functory.cli.remote.proposals import GatePolicies, Proposals
-
-# The engine lists decisions so, then by trigger.
-_ORDER = {"fired": 0, "suppressed": 1}
-_CLAUSE = ("path", "expected", "found", "matched")
+    from functory.cli.remote.read_models import ReadModels
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,13 @@ class RemoteEngine:
         from functory.cli.remote.models import Models
 
         return Models(self._server)
+
+    @cached_property
+    def read_models(self) -> ReadModels:
+        """Rows as the server sends them, which ``--json`` prints."""
+        from functory.cli.remote.read_models import ReadModels
+
+        return ReadModels(self._server)
 
     @cached_property
     def calls(self) -> Calls:
@@ -236,11 +240,7 @@ class RemoteEngine:
 
     def explain_event(self, id_: str) -> list[dict[str, Any]]:
         """What each trigger decided about an event."""
-        rows = sorted(
-            plain(self._server.events.decisions(id_)),
-            key=lambda row: (_ORDER.get(row["decision"], len(_ORDER)), row["trigger"]),
-        )
-        return [_decision(row) for row in rows]
+        return plain(self._server.events.decisions(id_))
 
     def find_id(self, text: str, *kinds: str) -> str:
         """The whole id that begins with ``text``. Raises :class:`NotFound`, also when several do."""
@@ -272,14 +272,3 @@ class _Contracts:
             for one in version.get("contract", ())
             if one["certain"]
         ]
-
-
-def _decision(row: dict[str, Any]) -> dict[str, Any]:
-    """An answer of :func:`functory.triggers.analysis.event_explanation.explain`."""
-    known = ("trigger", "version", "state", "decision")
-    if row["decision"] == "no match":
-        row["clauses"] = [ordered(clause, _CLAUSE) for clause in row["clauses"]]
-        return {name: row[name] for name in (*known, "clauses", "reason")}
-    return {
-        name: row[name] for name in (*known, "reason", "limit", "value", "detail", "execution_id", "chain")
-    }

@@ -58,7 +58,10 @@ class Functions(Part):
 
     def versions(self, name: str) -> list[dict[str, Any]]:
         """All versions, newest first."""
-        return [self.get(name, row.number) for row in self._server.functions.versions(name)]
+        active = self._server.functions.get(name).active
+        return [
+            {"name": name, "active": active, **plain(row)} for row in self._server.functions.versions(name)
+        ]
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Which version was active when."""

@@ -67,18 +67,16 @@ class Step:
     waited_for: str
     clock_difference: float = 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the step as JSON values, with times in milliseconds."""
-        shown = {
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of :class:`functory.rows.executions.TimelineStep`."""
+        return {
             "step": self.name,
-            "time": None if self.at is None else self.at.isoformat(),
-            "since_event_ms": _milliseconds(self.since_event),
-            "difference_ms": _milliseconds(self.difference),
+            "time": self.at,
+            "since_seconds": self.since_event,
+            "difference_seconds": self.difference,
             "waited_for": self.waited_for,
+            "clock_difference_seconds": self.clock_difference,
         }
-        if self.clock_difference:
-            shown["clock_difference_ms"] = _milliseconds(self.clock_difference)
-        return shown
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,12 @@ class Timeline:
     steps: list[Step]
     executions: list[ExecutionSteps]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of :class:`functory.rows.executions.Times`."""
         return {
-            "id": self.event_id,
-            "type": self.type,
-            "steps": [step.as_json() for step in self.steps],
+            "event_id": self.event_id,
+            "event_type": self.type,
+            "steps": [step.fields() for step in self.steps],
             "executions": [
                 {
                     "id": one.id,
@@ -115,7 +113,7 @@ class Timeline:
                     "version": one.version,
                     "trigger": one.trigger,
                     "state": one.state,
-                    "steps": [step.as_json() for step in one.steps],
+                    "steps": [step.fields() for step in one.steps],
                 }
                 for one in self.executions
             ],
@@ -390,7 +388,3 @@ def _sending(row: Mapping[str, Any], *, retry: bool) -> str:
 
 def _by_execution(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {row["execution_id"]: row for row in rows}
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 3)

@@ -162,7 +162,12 @@ class Suppressions:
             return tx.rows(
                 sa.select(suppression, trigger.c.name.label("trigger"))
                 .outerjoin(trigger, trigger.c.id == suppression.c.trigger_id)
-                .order_by(suppression.c.last_at.desc())
+                .order_by(
+                    suppression.c.last_at.desc(),
+                    suppression.c.trigger_id.desc(),
+                    suppression.c.root_id.desc(),
+                    suppression.c.reason.desc(),
+                )
                 .limit(limit)
             )
 

@@ -19,7 +19,7 @@ def explain(
     firings: Sequence[Mapping[str, Any]],
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """One answer for each trigger, those with a recorded decision first.
+    """One answer for each trigger, those with a recorded decision first, then those with the fewest failed clauses.
 
     ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` compare
     the event with the current version of the trigger: path, expected value, found value.
@@ -42,7 +42,11 @@ def explain(
         for row in recorded.values()
     ]
     order = {"fired": 0, "suppressed": 1}
-    return sorted(answers, key=lambda a: (order.get(a["decision"], 2), a["trigger"]))
+    counted = [
+        answer | {"failed_clauses": sum(not clause["matched"] for clause in answer.get("clauses", ()))}
+        for answer in answers
+    ]
+    return sorted(counted, key=lambda a: (order.get(a["decision"], 2), a["failed_clauses"], a["trigger"]))
 
 
 def _decided(row: Mapping[str, Any]) -> dict[str, Any]:

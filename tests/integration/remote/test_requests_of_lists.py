@@ -8,11 +8,12 @@ from functory.engine.telemetry import server_metrics
 from tests.support.cli_shell import Shell
 
 # Commands that list rows, with the requests of each: webhooks are shown with the secrets that they lack, and watches
-# are of two kinds. Not here: ``execution list --json``, whose rows have fields that no list of the API has.
+# are of two kinds.
 LISTS = {
     "trigger list": 1, "trigger list --json": 1, "function list": 1, "function list --json": 1, "source list": 1,
     "source list --json": 1, "source list --kind webhook": 1, "schedule list": 1, "schedule list --json": 1,
-    "webhook list": 2, "watch list": 2, "event list": 1, "event list --json": 1, "execution list": 1, "secret list": 1,
+    "webhook list": 2, "webhook list --json": 1, "watch list": 2, "watch list --json": 1, "event list": 1,
+    "event list --json": 1, "execution list": 1, "execution list --json": 1, "secret list": 1, "secret list --json": 1,
     "token list": 1, "user list": 1, "login list": 1, "trigger suppressed": 1,
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,6 +47,7 @@ def list_(
     """List runs, newest first."""
     with session.engine() as engine:
         rows = engine.runs.list(agent=agent, state=state, limit=limit)
+        data = session.read_models(engine).runs(rows) if json else ()
     CommandOutput(json=json, quiet=quiet).table(
         [output.run_in_list(row) for row in rows],
         {
@@ -57,9 +58,15 @@ def list_(
             "goal": "GOAL",
             "created_at": "STARTED",
         },
-        data=[output.public_run(row) for row in rows],
+        data=lambda: _rows_as_json(data),
         empty="no runs",
     )
+
+
+def _rows_as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from functory.rows.agents import RunRow
+
+    return [RunRow.as_json(row) for row in found]
 
 
 @app.command(epilog="Example: functory agent runs show @last")

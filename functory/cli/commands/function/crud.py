@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,6 @@ from functory.cli.command_group import FunctionReference, Yes, command_group, co
 from functory.cli.commands.function import labels, log_policy, run, save, search, stats, versions
 from functory.cli.input.labels import CONTEXT
 from functory.cli.output import function_version
-from functory.terminal import json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """List all functions with their active version."""
     with session.engine() as engine:
+        if json:
+            _print_rows(session.read_models(engine).all_functions())
+            return
         rows = engine.functions.list()
     shown = [
         row
@@ -50,11 +53,10 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "created_at": "SAVED",
         "description": "DESCRIPTION",
     }
-    CommandOutput(json=json, quiet=quiet).table(
+    CommandOutput(quiet=quiet).table(
         shown,
         columns,
         key="name",
-        data=[json_fields.function(row) for row in rows],
         empty="no functions yet; try: functory function add FILE.py",
     )
 
@@ -93,6 +95,7 @@ def show(
         dependencies = [
             d | {"exists": dependency_tree.dependency_exists(engine, d)} for d in row["dependencies"]
         ]
+        whole = function_version.as_json(engine, row["name"], row["number"]) if json else {}
         missing = engine.secrets.missing(row["secrets"])
         granted, waiting = engine.grant_approvals.effective_and_pending(row)
         users = engine.functions.dependents(row["name"])
@@ -106,10 +109,9 @@ def show(
             {"number": v["number"], "author": v["author"], "created_at": v["created_at"]} for v in versions
         ]
         out.value(
-            json_fields.function(row, source=True)
+            whole
             | {
-                "dependencies": dependencies,
-                "modules": row["modules"],
+                "missing_dependencies": [d["name"] for d in dependencies if not d["exists"]],
                 "missing_secrets": missing,
                 "granted": granted.as_json(),
                 "pending": waiting.as_json(),
@@ -159,6 +161,12 @@ def deps(name: FunctionReference, json: AsJson = False) -> None:
         top = dependency_tree.build_tree(engine, _get(engine, name))
         users = engine.functions.dependents(top["name"])
     dependency_tree.print_tree(top, users, out)
+
+
+def _print_rows(found: Iterable[Mapping[str, Any]]) -> None:
+    from functory.rows.functions import FunctionRow
+
+    CommandOutput(json=True).value([FunctionRow.as_json(row) for row in found])
 
 
 def _get(engine: Functory, reference: str) -> dict[str, Any]:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from functory.cli import session
-from functory.terminal import console, json_fields
+from functory.cli.output import function_version
+from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
@@ -39,24 +40,19 @@ def diff(
     from functory.cli.output import version_diff
 
     with session.engine() as engine:
+        numbers = older, engine.functions.get(name, newer)["number"]
+        whole = session.read_models(engine).difference(name, *numbers) if json else {}
         before, after = (
             engine.functions.get(name, number) | {"modules": engine.functions.modules(name, number)}
-            for number in (older, newer)
+            for number in numbers
         )
-    lines = version_diff.unified(before, after)
     out = CommandOutput(json=json)
     if json:
-        changed = [field for field in version_diff.COMPARED_FIELDS if before[field] != after[field]]
-        out.value(
-            {
-                "name": name,
-                "from": before["number"],
-                "to": after["number"],
-                "changed": changed,
-                "diff": "\n".join(lines),
-            }
-        )
+        from functory.rows.functions import Difference
+
+        out.value(Difference.as_json(whole))
         return
+    lines = version_diff.unified(before, after)
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in lines:
         out.styled((line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], "")))
@@ -90,11 +86,14 @@ def versions(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:
         shown,
         columns,
         key="reference",
-        data=[
-            json_fields.function(row) | {"mark": row["mark"] and json_fields.mark(row["mark"])}
-            for row in rows
-        ],
+        data=lambda: _versions_as_json(rows),
     )
+
+
+def _versions_as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from functory.rows.functions import VersionRow
+
+    return [VersionRow.as_json(row) for row in found]
 
 
 def history(name: Name, json: AsJson = False) -> None:
@@ -110,9 +109,13 @@ def history(name: Name, json: AsJson = False) -> None:
         "reason": "REASON",
         "author": "AUTHOR",
     }
-    CommandOutput(json=json).table(
-        shown, columns, key="version", data=[json_fields.activation(row) for row in rows]
-    )
+    CommandOutput(json=json).table(shown, columns, key="version", data=lambda: _activations_as_json(rows))
+
+
+def _activations_as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from functory.rows.functions import ActivationRow
+
+    return [ActivationRow.as_json(row) for row in found]
 
 
 def activate(
@@ -135,7 +138,8 @@ def activate(
             name, number, author=engine.author, expected_version=expected_version, force=force
         )
         _warn_of_triggers(engine, row)
-    _print_result(f"{name} v{row['number']} is active", json_fields.function(row), json)
+        data = function_version.as_json(engine, name) if json else {}
+    _print_result(f"{name} v{row['number']} is active", data, json)
 
 
 def rollback(
@@ -158,7 +162,8 @@ def rollback(
     with session.engine() as engine:
         row = engine.functions.rollback(name, to=to, force=force, keep_mark=keep_mark, author=engine.author)
         _warn_of_triggers(engine, row)
-    _print_result(f"{name} v{row['number']} is active again", json_fields.function(row), json)
+        data = function_version.as_json(engine, name) if json else {}
+    _print_result(f"{name} v{row['number']} is active again", data, json)
 
 
 def _warn_of_triggers(engine: Functory, row: Mapping[str, Any]) -> None:
@@ -190,12 +195,8 @@ def disable(name: Name, json: AsJson = False) -> None:
     """Disable a function: no more executions start. Its versions stay."""
     with session.engine() as engine:
         engine.functions.disable(name, author=engine.author)
-        row = engine.functions.get(name)
-    _print_result(
-        f"{name} is disabled; to enable it: functory function enable {name}",
-        json_fields.function(row),
-        json,
-    )
+        data = function_version.as_json(engine, name) if json else {}
+    _print_result(f"{name} is disabled; to enable it: functory function enable {name}", data, json)
 
 
 def enable(name: Name, json: AsJson = False) -> None:
@@ -205,7 +206,8 @@ def enable(name: Name, json: AsJson = False) -> None:
         if row["state"] == "disabled":
             row = engine.functions.activate(name, row["number"], author=engine.author)
             _warn_of_triggers(engine, row)
-    _print_result(f"{name} is enabled, v{row['number']} is active", json_fields.function(row), json)
+        data = function_version.as_json(engine, name) if json else {}
+    _print_result(f"{name} is enabled, v{row['number']} is active", data, json)
 
 
 def rename(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
 from functory.cli.input.labels import CONTEXT
 from functory.cli.output.saved import print_saved
-from functory.terminal import console, json_fields
+from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
@@ -165,15 +165,20 @@ def add(
     fields.pop("name", None)
     with session.engine(create=True) as engine:
         row = _save(engine, chosen, fields, expected_version, shadow)
+        data = _as_json(session.read_models(engine).trigger(row["name"])) if json else {}
+        data |= {"warnings": row["warnings"]}
     for warning in row["warnings"]:
         console.warn(warning)
-    print_saved(CommandOutput(json=json, quiet=quiet), "trigger", row, json_fields.trigger(row))
+    print_saved(CommandOutput(json=json, quiet=quiet), "trigger", row, data)
 
 
 @app.command("list", epilog="Example: functory trigger list")
 def list_(json: AsJson = False, quiet: Quiet = False) -> None:
     """List all triggers and how often each has fired."""
     with session.engine() as engine:
+        if json:
+            _print_definitions(session.read_models(engine).all_triggers())
+            return
         rows = engine.triggers.list()
     shown = [
         row
@@ -195,11 +200,10 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
         "last_at": "LAST",
         "on": "ON",
     }
-    CommandOutput(json=json, quiet=quiet).table(
+    CommandOutput(quiet=quiet).table(
         shown,
         columns,
         key="name",
-        data=[json_fields.trigger(row) for row in rows],
         empty="no triggers yet; try: functory trigger add --help",
     )
 
@@ -214,11 +218,24 @@ def show(name: Name, json: AsJson = False) -> None:
             name
         )
         failure = engine.trigger_failure(row)
+        data = _as_json(session.read_models(engine).trigger(name, totals=True)) if json else {}
     out = CommandOutput(json=json)
     if json:
-        out.value(json_fields.trigger(row) | {"failure": failure})
+        out.value(data)
     else:
         trigger_definition.draw(out, row, failure)
+
+
+def _as_json(found: Mapping[str, Any]) -> dict[str, Any]:
+    from functory.rows.triggers import Trigger
+
+    return Trigger.as_json(found)
+
+
+def _print_definitions(found: Iterable[Mapping[str, Any]]) -> None:
+    from functory.rows.triggers import TriggerDefinition
+
+    CommandOutput(json=True).value([TriggerDefinition.as_json(row) for row in found])
 
 
 @app.command(epilog="Example: functory trigger versions reorder")

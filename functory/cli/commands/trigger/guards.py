@@ -182,6 +182,8 @@ def suppressed(
         raise Invalid(
             "--trigger and --reason need --events", "the list of counts has all of them", "--events"
         )
+    from functory.rows.operations import Suppression
+
     with session.engine() as engine:
         rows = engine.suppressions.list()
     columns = {
@@ -195,6 +197,7 @@ def suppressed(
         rows,
         columns,
         key="first_event_id",
+        data=lambda: [Suppression.as_json(row) for row in rows],
         empty="nothing was suppressed",
     )
 
@@ -220,11 +223,18 @@ def graph(
     rings = found.cycles()
     out = CommandOutput(json=json)
     if json:
+        from functory.rows.triggers import TriggerGraph
+
         out.value(
-            {
-                "edges": [step.as_json() for steps in found.edges.values() for step in steps],
-                "cycles": [[step.trigger for step in ring] for ring in rings],
-            }
+            TriggerGraph.as_json(
+                {
+                    "triggers": [
+                        {"name": name, "function": one.function} for name, one in found.triggers.items()
+                    ],
+                    "steps": [step.as_json() for steps in found.edges.values() for step in steps],
+                    "cycles": [[step.as_json() for step in ring] for ring in rings],
+                }
+            )
         )
     elif dot:
         sys.stdout.write(_dot(found))

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from functory.api.rows.base import Instant, Row
-from functory.api.stream.bar import Numbers
+from functory.rows.base import Instant, Row
+
+
+class Halted(Row):
+    """Who has thrown the kill switch."""
+
+    by: str
+    note: str | None
+    at: Instant
+
+
+class Numbers(Row):
+    """The top bar: what happens now, and which installation this is."""
+
+    failed_1h: int
+    running: int
+    queued: int
+    router_lag_seconds: float
+    halted: Halted | None
+    name: str
+    color: str
 
 
 class NeedsYou(Row):

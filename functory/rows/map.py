@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from functory.api.rows.base import Row
+from functory.rows.base import Row
 
 
 class MapNode(Row):

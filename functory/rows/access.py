@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Instant, Row
+from functory.rows.base import Instant, Row
 
 
 class Installation(Row):

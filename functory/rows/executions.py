@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Redacted, Row, Text
-from functory.api.rows.trees import Outline
+from functory.rows.base import Body, Instant, Redacted, Row, Text
+from functory.rows.trees import Outline
 
 
 class ExecutionRow(Row):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Redacted, Row, Text
+from functory.rows.base import Body, Instant, Redacted, Row, Text
 
 Adapter = Literal["openai", "litellm", "script"]
 Form = Literal["native", "json", "none"]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from functory.api.rows.base import Body, Instant, Number, Redacted, Row, Text
+from functory.rows.base import Body, Instant, Number, Redacted, Row, Text
 
 
 class Grant(Row):

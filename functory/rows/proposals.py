@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Redacted, Row, Text
-from functory.api.rows.functions import FunctionDraft
+from functory.rows.base import Body, Instant, Redacted, Row, Text
+from functory.rows.functions import FunctionDraft
 
 Approval = Literal["auto", "one", "two", "never"]
 Occasion = Literal["none", "reads", "acts", "replaces", "widens", "packages", "ephemeral"]

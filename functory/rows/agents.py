@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Redacted, Row, Text
-from functory.api.rows.executions import Error
-from functory.api.rows.models import Meter
+from functory.rows.base import Body, Instant, Redacted, Row, Text
+from functory.rows.executions import Error
+from functory.rows.models import Meter
 
 RunState = Literal[
     "running", "waiting_model", "waiting_children", "waiting_person", "waiting_proposal", "paused", "succeeded",

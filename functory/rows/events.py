@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Redacted, Row, Text
+from functory.rows.base import Body, Instant, Redacted, Row, Text
 
 # What an event in a list has of its payload.
 PAYLOADS_OF_ROW = ("subject", "extensions", "problem")

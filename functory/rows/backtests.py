@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Row, Text
+from functory.rows.base import Body, Instant, Row, Text
 
 
 class BacktestRow(Row):

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Row, Text
-from functory.api.rows.events import Clause
+from functory.rows.base import Body, Instant, Row, Text
+from functory.rows.events import Clause
 
 
 class Breaker(Row):

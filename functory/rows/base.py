@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from functory.api import api_request
+from functory.engine.serialization.storable_text import is_storable
 
 
 def _timestamp(time: datetime) -> str:
@@ -27,6 +28,11 @@ class Row(BaseModel):
     """A row of the API. Columns of the engine that it does not name are left out."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=False)
+
+    @classmethod
+    def as_json(cls, found: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON values of the row that these columns make, as the API sends them."""
+        return cls.model_validate(found).model_dump(mode="json", by_alias=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -78,14 +84,14 @@ class Body(BaseModel):
     @model_validator(mode="after")
     def _storable(self) -> Body:
         for name, field in type(self).model_fields.items():
-            if "typing.Any" not in repr(field.annotation) and not _is_storable(getattr(self, name)):
+            if "typing.Any" not in repr(field.annotation) and not _holds_storable(getattr(self, name)):
                 raise ValueError(f"{name} has a character that is no text: a NUL, or half of a character")
         return self
 
 
-def _is_storable(value: Any) -> bool:
+def _holds_storable(value: Any) -> bool:
     if isinstance(value, str):
-        return api_request.is_storable(value)
+        return is_storable(value)
     if isinstance(value, dict):
-        return all(_is_storable(one) for pair in value.items() for one in pair)
-    return not isinstance(value, list) or all(map(_is_storable, value))
+        return all(_holds_storable(one) for pair in value.items() for one in pair)
+    return not isinstance(value, list) or all(map(_holds_storable, value))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from functory.api.rows.base import Body, Instant, Row, Text
+from functory.rows.base import Body, Instant, Row, Text
 
 
 class OutlineNode(Row):

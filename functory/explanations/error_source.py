@@ -4,37 +4,35 @@ had that line, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from functory.api.access.rights import Caller
-from functory.client import Functory
 from functory.engine.errors import NotFound
-from functory.engine.functions import listing
+from functory.engine.functions.registry import Functions
 
 # Lines that are shown before the line of the error, and after it.
 AROUND = 3
 
 
-def of_error(engine: Functory, caller: Caller, error: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the lines, or None: without a line of user code in the error, when the version is gone, and for a caller
-    who may not read errors or does not see the function.
+def of_error(
+    functions: Functions, error: Mapping[str, Any] | None, sees: Callable[[str], bool]
+) -> dict[str, Any] | None:
+    """Return the lines, or None: without a line of user code in the error, when the version is gone, and of a function
+    that the reader does not see.
     """
     frame = _last_frame(error)
-    if frame is None or not caller.reads_payloads:
+    if frame is None or not sees(frame["function"]):
         return None
     name, number = frame["function"], frame["version"]
     try:
-        with engine.database.read() as tx:
-            listing.check_visible(tx, name, caller.labels)
-        version = engine.functions.get(name, number)
-        lines = _lines(engine, version, frame)
+        version = functions.get(name, number)
+        lines = _lines(functions, version, frame)
     except NotFound:
         return None
     if not 1 <= frame["line"] <= len(lines):
         return None
     try:
-        before = _lines(engine, engine.functions.get(name, number - 1), frame) if number > 1 else None
+        before = _lines(functions, functions.get(name, number - 1), frame) if number > 1 else None
     except NotFound:
         before = None
     return around(lines, frame["line"], before) | {
@@ -69,8 +67,8 @@ def _last_frame(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return last if known else None
 
 
-def _lines(engine: Functory, version: Mapping[str, Any], frame: Mapping[str, Any]) -> list[str]:
+def _lines(functions: Functions, version: Mapping[str, Any], frame: Mapping[str, Any]) -> list[str]:
     if module := frame.get("module"):
-        texts = engine.functions.modules(version["name"], version["number"])
+        texts = functions.modules(version["name"], version["number"])
         return texts.get(module, "").split("\n")
     return version["source"].split("\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functory.api.rows.base import Instant, Row
+from functory.rows.base import Instant, Row
 
 
 class SearchResult(Row):
