@@ -1547,6 +1547,15 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
     redacted: str
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why requests or messages of a source became no event."""
+
+    count: int
+    last_at: datetime
+    reason: str
+    what: str
+
+
 class RenameReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a rename does, or would do: ``uses`` are refused without an alias, ``obstacles`` always."""
 
@@ -1625,6 +1634,7 @@ class ResumedSource(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None
@@ -1778,6 +1788,7 @@ class SavedSource(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None
@@ -1905,6 +1916,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None
