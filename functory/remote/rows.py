@@ -1408,6 +1408,7 @@ class PreviewedEvent(msgspec.Struct, frozen=True, kw_only=True):
 class PreviewedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The next times of a configuration, or what is wrong with it."""
 
+    after_changes: list[NextTime]
     problem: str | None
     times: list[NextTime]
 

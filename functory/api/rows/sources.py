@@ -117,6 +117,9 @@ class PreviewedTimes(Row):
     """The next times of a configuration, or what is wrong with it."""
 
     times: list[NextTime]
+    after_changes: list[NextTime] = Field(
+        description="The first times after the next changes of the clocks: at most 4, among the next 1,000 times."
+    )
     problem: str | None
 
 
