@@ -9,7 +9,7 @@ tested like any other. This module combines the registries of sources and trigge
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, get_args
 
@@ -332,6 +332,13 @@ class Schedules:
                 f"you expected version {expected}, it is {current or 'gone'}",
                 current=current,
             )
+
+
+def after_clock_changes(times: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first time after each change of the clocks, among times as :meth:`Schedules.next` has them."""
+    offsets = [datetime.fromisoformat(time["local_time"]).utcoffset() for time in times]
+    pairs = zip(times[1:], itertools.pairwise(offsets), strict=False)
+    return [time for time, (before, after) in pairs if before != after]
 
 
 def _check_count(count: int) -> None:

@@ -73,12 +73,6 @@ function minutesOf(format: Intl.DateTimeFormat, time: Date): number {
   return (parts[1] === "-" ? -1 : 1) * (Number(parts[2]) * 60 + Number(parts[3]));
 }
 
-/** The first time after each change of the offset, among times in their order. */
-export function afterChanges<T extends { readonly local_time: string }>(times: readonly T[]): readonly T[] {
-  const offset = (time: T | undefined) => /(?:Z|[+-]\d\d:\d\d)$/.exec(time?.local_time ?? "")?.[0];
-  return times.filter((time, at) => at > 0 && offset(time) !== offset(times[at - 1]));
-}
-
 const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 
 /** Whether one of the local times has seconds. */

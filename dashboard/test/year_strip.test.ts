@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configSchema } from "../src/config_schema.ts";
 import { initial } from "../src/json_form.ts";
-import { afterChanges, clockChanges, haveSeconds, localText, weeksOf } from "../src/year_strip.ts";
+import { clockChanges, haveSeconds, localText, weeksOf } from "../src/year_strip.ts";
 
 test("a year begins on a Monday and counts each day's ticks apart from those that were stopped", () => {
   const weeks = weeksOf(
@@ -35,15 +35,6 @@ test("the days on which the clocks of a zone change are found, and UTC has none"
   );
   assert.deepEqual(clockChanges("UTC", "2026-01-01", "2026-12-31"), []);
   assert.deepEqual(clockChanges("Nowhere/Else", "2026-01-01", "2026-12-31"), []);
-});
-
-test("the first time after each change of the clocks is found among times", () => {
-  const times = ["2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"];
-  assert.deepEqual(
-    afterChanges(times.map((local_time) => ({ local_time }))).map((one) => one.local_time),
-    ["2026-10-26T02:30:00+01:00"],
-  );
-  assert.deepEqual(afterChanges([]), []);
 });
 
 test("a local time is read with its weekday and offset, and what is none stays as it is", () => {

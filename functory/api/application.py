@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from functory import dashboard
 from functory._version import __version__
-from functory.api import callers, cloudevents, problem_details, webhooks
+from functory.api import bounded_reads, callers, cloudevents, problem_details, webhooks
 from functory.api.access import hosts, login
 from functory.api.access.authentication import Authentication
 from functory.api.access.rights import Caller
@@ -168,7 +168,7 @@ def _provider_login(functory: Functory) -> APIRouter:
 
 async def _authenticated(request: Request) -> AsyncIterator[None]:
     await request.app.state.admit(request)
-    with audit.acting(request.state.caller.origin):
+    with audit.acting(request.state.caller.origin), bounded_reads.limit(request):
         yield
 
 

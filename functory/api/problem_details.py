@@ -25,6 +25,7 @@ from functory.engine.errors import (
     FunctoryError,
     Invalid,
     NotFound,
+    ReadTooLong,
     Refused,
     Unavailable,
     VersionChanged,
@@ -38,6 +39,8 @@ from functory.engine.telemetry.log_config import mask
 log = structlog.get_logger("functory.api")
 
 MEDIA_TYPE = "application/problem+json"
+# Longer than a client of ours waits by itself (functory/remote/retries.py): a read that was too long is not repeated.
+LONG_READ_PAUSE_SECONDS = 10
 
 
 class Forbidden(Refused):
@@ -97,6 +100,9 @@ def install(app: FastAPI) -> None:
             headers["www-authenticate"] = "Bearer"
         if isinstance(error, TooManyAttempts):
             headers["retry-after"] = str(math.ceil(error.retry_after))
+        if isinstance(error, ReadTooLong):
+            # Or a client would repeat at once what is as long the next time.
+            headers["retry-after"] = str(LONG_READ_PAUSE_SECONDS)
         return problem(status, title=mask(error.what), detail=mask(error.why), headers=headers, **more)
 
     @app.exception_handler(HTTPException)

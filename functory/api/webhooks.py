@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import structlog
@@ -26,6 +27,8 @@ log = structlog.get_logger("functory.api")
 RETRY_AFTER_SECONDS = 5
 
 _REASONS = {413: "too_large", 415: "content_type", 408: "slow"}
+# Of a request that is not read: a sender that went away is none.
+_REFUSALS = {413: "too_large", 415: "encoding", 408: "slow"}
 
 
 def mount(
@@ -41,6 +44,14 @@ def mount(
 
     # The event loop itself keeps no strong reference to a task.
     problem_tasks: set[asyncio.Task[None]] = set()
+
+    def count(answer: WebhookResponse) -> None:
+        pause = receiver.count_refusal(answer)
+        if pause is not None:
+            # After the answer: a stranger could measure the time.
+            task = asyncio.create_task(_record_refusals(receiver, answer, pause))
+            problem_tasks.add(task)
+            task.add_done_callback(problem_tasks.discard)
 
     @app.put("/webhooks/{name}", tags=["webhooks"], status_code=202)
     @app.post("/webhooks/{name}", tags=["webhooks"], status_code=202)
@@ -58,6 +69,11 @@ def mount(
             answer = await run_in_threadpool(receiver.receive, name, received)
         except HTTPException as error:
             _record_metrics(error.status_code, _REASONS.get(error.status_code, "gone"), began)
+            if error.status_code in _REFUSALS:
+                # The answer is known without the database.
+                with contextlib.suppress(Unavailable):
+                    refusal = _REFUSALS[error.status_code]
+                    count(await run_in_threadpool(receiver.refuse_unread, name, error.status_code, refusal))
             raise
         except Unavailable as error:
             log.warning("webhook request not stored, answered 503", why=error.reason)
@@ -68,12 +84,7 @@ def mount(
                 retry_after=RETRY_AFTER_SECONDS,
             )
         _record_metrics(answer.status, answer.reason, began)
-        pause = receiver.count_refusal(answer)
-        if pause is not None:
-            # After the answer: a stranger could measure the time.
-            task = asyncio.create_task(_record_refusals(receiver, answer, pause))
-            problem_tasks.add(task)
-            task.add_done_callback(problem_tasks.discard)
+        count(answer)
         return _response(answer)
 
 

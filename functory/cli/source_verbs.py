@@ -131,9 +131,9 @@ def source_verbs(app: typer.Typer, noun: SourceNoun) -> None:
 
 
 def draw_source(out: CommandOutput, fields: Row) -> None:
-    """Print the fields of a source, then its configuration; warnings go to stderr."""
+    """Print the fields of a source, then its configuration and why it refused what came; warnings go to stderr."""
     shown = dict(fields)
-    warnings = shown.pop("warnings", ())
+    warnings, refusals = shown.pop("warnings", ()), shown.pop("refusals", ())
     config: dict[str, Any] = {}
     for field, value in shown.pop("config").items():
         config |= (
@@ -147,5 +147,8 @@ def draw_source(out: CommandOutput, fields: Row) -> None:
             for field, value in config.items()
         }
     )
+    if refusals:
+        out.title("refused")
+        out.table(refusals, {"count": "COUNT", "last_at": "LAST", "what": "BECAUSE"}, key="reason")
     for warning in warnings:
         console.warn(warning)

@@ -124,6 +124,10 @@ class Unavailable(FunctoryError):
     code = 6
 
 
+class ReadTooLong(Unavailable):
+    """A read took longer than its caller may wait, and was ended. The database can be used."""
+
+
 class DatabaseLost(Unavailable):
     """The file of the database was deleted or replaced while this process had it open. The process ends."""
 

@@ -1396,7 +1396,7 @@ class AsyncSchedules:
     async def preview(
         self, *, config: Mapping[str, Any], count: int | UnsetType = UNSET
     ) -> rows.PreviewedTimes:
-        """The next times of a schedule that is not saved, in UTC and in its zone. It is asked while a person types, so what is wrong so far is an answer and no error."""
+        """The next times of a schedule that is not saved, in UTC and in its zone, and the first ones after the clocks change. It is asked while a person types, so what is wrong so far is an answer and no error."""
         return await self._threads.run(lambda: self._sync.preview(config=config, count=count))
 
     async def ticks(self, name: str, /, *, limit: int | None = None) -> rows.Ticks:

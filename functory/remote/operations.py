@@ -1478,7 +1478,7 @@ class Schedules:
         )
 
     def preview(self, *, config: Mapping[str, Any], count: int | UnsetType = UNSET) -> rows.PreviewedTimes:
-        """The next times of a schedule that is not saved, in UTC and in its zone. It is asked while a person types, so what is wrong so far is an answer and no error."""
+        """The next times of a schedule that is not saved, in UTC and in its zone, and the first ones after the clocks change. It is asked while a person types, so what is wrong so far is an answer and no error."""
         return self._sender.one(
             rows.PreviewedTimes, "POST", "/sources/schedule:preview", body=given(config=config, count=count)
         )

@@ -1408,6 +1408,7 @@ class PreviewedEvent(msgspec.Struct, frozen=True, kw_only=True):
 class PreviewedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The next times of a configuration, or what is wrong with it."""
 
+    after_changes: list[NextTime]
     problem: str | None
     times: list[NextTime]
 
@@ -1547,6 +1548,15 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
     redacted: str
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why requests or messages of a source became no event."""
+
+    count: int
+    last_at: datetime
+    reason: str
+    what: str
+
+
 class RenameReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a rename does, or would do: ``uses`` are refused without an alias, ``obstacles`` always."""
 
@@ -1625,6 +1635,7 @@ class ResumedSource(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None
@@ -1778,6 +1789,7 @@ class SavedSource(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None
@@ -1905,6 +1917,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     paused_until: datetime | None
     problem: str | None
     problem_at: datetime | None
+    refusals: list[Refusal]
     refused: int
     state: str
     timezone: str | None = None

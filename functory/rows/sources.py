@@ -44,9 +44,19 @@ class SourceRow(Row):
     )
 
 
+class Refusal(Row):
+    """Why requests or messages of a source became no event."""
+
+    reason: str = Field(description="A word of a closed list: never a text of the sender.")
+    what: str = Field(description="The reason in words.")
+    count: int
+    last_at: Instant
+
+
 class Source(SourceRow):
     """A source with its configuration."""
 
+    refusals: list[Refusal] = Field(description="By reason, newest first; at most 15.")
     config: dict[str, Any]
     created_at: Instant
     lease_until: Instant | None = Field(description="Until then no other process runs it.")
@@ -107,6 +117,9 @@ class PreviewedTimes(Row):
     """The next times of a configuration, or what is wrong with it."""
 
     times: list[NextTime]
+    after_changes: list[NextTime] = Field(
+        description="The first times after the next changes of the clocks: at most 4, among the next 1,000 times."
+    )
     problem: str | None
 
 

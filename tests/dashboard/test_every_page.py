@@ -32,8 +32,10 @@ WIDTHS: dict[str, tuple[page_checks.Theme, page_checks.Theme]] = {
     "390": ("dark", "light"),
 }
 PICTURES = os.environ.get("DASHBOARD_PICTURES")
-# That a page is made of.
+# That a page is made of, and their JSON before compression. No page is by its nature larger over this data: what may
+# be long (a log, a payload, the times of a schedule) is asked for in parts.
 MOST_ANSWERS = 4
+MOST_BYTES = 60_000
 
 
 class World:
@@ -121,6 +123,8 @@ def _picture(screen: Screen, name: str, width: str, theme: str) -> None:
 def test_a_page_is_clean(name: str, width: str, full: World) -> None:
     screen = full.open(FULL[name], width)
     assert len(screen.asked) <= MOST_ANSWERS, [*screen.asked]
+    answers = screen.answer_bytes()
+    assert sum(answers.values()) <= MOST_BYTES, answers
     screen.expected = ["404"] if name in MISSING else []
     _check(screen, name, width)
 

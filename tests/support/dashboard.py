@@ -26,7 +26,7 @@ from functory.engine.settings import Settings
 from tests.support.patience import patient
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, Response
 
 # Debian's Chromium as root, without the connections that it makes by itself.
 ARGUMENTS = (
@@ -62,12 +62,15 @@ class Screen:
     # What the page has asked the API for since it was opened, each once: what is asked for again every few seconds
     # counts once. Who is logged in and the stream are asked for once for all pages.
     asked: dict[str, None] = field(default_factory=dict)
+    # The newest answer to each of them.
+    answers: dict[str, Response] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         self.page.on("dialog", self._dialog)
         self.page.on("request", self._request)
+        self.page.on("response", self._response)
 
     def _dialog(self, dialog: Any) -> None:
         self.said.append(f"dialog: {dialog.message}")
@@ -76,15 +79,33 @@ class Screen:
     def _request(self, request: Request) -> None:
         if not request.url.startswith((self.url, "data:", "blob:")):
             self.said.append(f"request to elsewhere: {request.url}")
+        question = self._question(request)
+        if question is not None:
+            self.asked[question] = None
+
+    def _response(self, response: Response) -> None:
+        question = self._question(response.request)
+        if question is not None:
+            self.answers[question] = response
+
+    def _question(self, request: Request) -> str | None:
+        """What a request asks the API for; None for one that does not count."""
         address = request.url.removeprefix(f"{self.url}/api/v1")
-        if address != request.url and not address.startswith(("/me", "/stream")):
-            self.asked[f"{request.method} {address}"] = None
+        if address == request.url or address.startswith(("/me", "/stream")):
+            return None
+        return f"{request.method} {address}"
+
+    def answer_bytes(self) -> dict[str, int]:
+        """The bytes of JSON that each question of the page was answered with, before compression."""
+        # Further answers may come while these are read.
+        return {question: len(response.body()) for question, response in [*self.answers.items()]}
 
     def go(self, path: str) -> Screen:
         """Open an address of the dashboard and wait until its heading is there."""
         # What the page before asks for meanwhile does not count.
         self.page.goto("about:blank")
         self.asked.clear()
+        self.answers.clear()
         self.page.goto(f"{self.url}{path}", wait_until="commit")
         self.page.wait_for_selector("h1")
         return self

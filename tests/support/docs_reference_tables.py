@@ -17,6 +17,7 @@ from functory.cli import application, command_index
 from functory.engine.maintenance import state_gauges
 from functory.engine.maintenance.pool_gauges import PoolGauges
 from functory.engine.settings import Settings
+from functory.engine.sources import refusals
 from functory.engine.telemetry.metrics import registry
 from functory.engine.telemetry.registry import ROLES
 from functory.triggers.flow_control.definition import CONTROLS, INCOMPATIBLE
@@ -96,6 +97,11 @@ def combinations_table() -> str:
     return "\n".join([_table(heads, rows), "", *notes])
 
 
+def refusals_table() -> str:
+    """Every reason why a source makes no event of what came."""
+    return _table(["reason", "meaning"], [[f"`{reason}`", what] for reason, what in refusals.REASONS.items()])
+
+
 def commands_table() -> str:
     """Every command of the command line, and the first sentence of its help."""
     rows = []
@@ -133,6 +139,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
     "combinations": ("flow-control.md", combinations_table),
+    "refusals": ("sources.md", refusals_table),
 }
 
 

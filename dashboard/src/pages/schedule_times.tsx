@@ -47,15 +47,17 @@ export function TimesTable({ times, zone }: { times: readonly NextTime[]; zone: 
   );
 }
 
-const TIMES = 1000;
+/** How many times and ticks the year has at first, and on demand: a thousand are more than 120 kB. */
+const TIMES = 100;
+const MORE_TIMES = 1000;
 const NEXT = 3;
 
-/** The times to come, enough for a year of days. The next times and the year share them. */
-const useTimes = (name: string) =>
-  useData<readonly NextTime[]>(`${route("sources", "schedule", name)}/next`, { count: TIMES }, { every: 60 });
+/** The times to come. The next times and the year share the first ones. */
+const useTimes = (name: string, limit: number) =>
+  useData<readonly NextTime[]>(`${route("sources", "schedule", name)}/next`, { count: limit }, { every: 60 });
 
 export function NextTimes({ of }: { of: Source }) {
-  const data = useTimes(of.name);
+  const data = useTimes(of.name, TIMES);
   return (
     <Card title={of.state === "paused" ? "Next times, if it were not paused" : "Next times"}>
       <Show of={data} rows={3}>
@@ -130,26 +132,39 @@ const BEFORE = 13;
 const CELL = 10;
 
 export function YearCard({ of }: { of: Source }) {
-  const next = useTimes(of.name);
-  const ticks = useData<Ticks>(`${route("sources", "schedule", of.name)}/ticks`, { limit: TIMES });
+  const [limit, setLimit] = useState(TIMES);
+  const next = useTimes(of.name, limit);
+  const ticks = useData<Ticks>(`${route("sources", "schedule", of.name)}/ticks`, { limit });
   const zone = of.timezone ?? "UTC";
   return (
     <Card title="A year">
       <Show of={next} rows={3}>
-        {(times) => <Year zone={zone} times={times} ticks={ticks.data?.items ?? []} />}
+        {(times) => <Year zone={zone} limit={limit} times={times} ticks={ticks.data?.items ?? []} />}
       </Show>
+      {limit < MORE_TIMES && [next.data, ticks.data?.items].some((one) => one?.length === limit) && (
+        <p>
+          <Button onClick={() => setLimit(MORE_TIMES)}>Show {count(MORE_TIMES)} times</Button>
+        </p>
+      )}
     </Card>
   );
 }
 
-function Year({ zone, times, ticks }: { zone: string; times: readonly NextTime[]; ticks: readonly Tick[] }) {
+interface YearOf {
+  zone: string;
+  limit: number;
+  times: readonly NextTime[];
+  ticks: readonly Tick[];
+}
+
+function Year({ zone, limit, times, ticks }: YearOf) {
   const today = dateOf(times[0]?.local_time ?? new Date().toISOString());
   const weeks = weeksOf(today, BEFORE, WEEKS, ticks, times);
   const first = weeks[0]?.[0]?.date ?? today;
   const last = weeks.at(-1)?.[6]?.date ?? today;
   const changes = clockChanges(zone, first, last);
   const changed = new Set(changes.map((one) => one.date));
-  const end = times.length === TIMES ? dateOf(times.at(-1)?.local_time ?? last) : null;
+  const end = times.length === limit ? dateOf(times.at(-1)?.local_time ?? last) : null;
   return (
     <>
       <svg
@@ -186,7 +201,8 @@ function Year({ zone, times, ticks }: { zone: string; times: readonly NextTime[]
           {changes.map((one) => `${one.date} (${one.minutes > 0 ? "+" : "−"}${Math.abs(one.minutes)} min)`).join(", ")}.
         </p>
       )}
-      {end && end < last && <p class="dim">The next 1,000 times are shown; they end on {end}.</p>}
+      {end && end < last && <p class="dim">The next {count(limit)} times are shown; they end on {end}.</p>}
+      {ticks.length === limit && <p class="dim">The newest {count(limit)} ticks are shown.</p>}
     </>
   );
 }

@@ -3,7 +3,7 @@
 import type { Kind, Source } from "../api.gen.ts";
 import { action, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
-import { count } from "../format.ts";
+import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { ask } from "../parts/dialog.tsx";
 import { Json } from "../parts/json.tsx";
@@ -171,6 +171,7 @@ function About({ group, of }: { group: SourceGroup; of: Source }) {
             ]}
           />
         </Card>
+        {of.refusals.length > 0 && <Refusals of={of} />}
         <Card title="Configuration">
           <Json value={of.config} root="config" label={`Configuration of the ${group.one}`} />
         </Card>
@@ -181,6 +182,22 @@ function About({ group, of }: { group: SourceGroup; of: Source }) {
         )}
       </div>
     </div>
+  );
+}
+
+function Refusals({ of }: { of: Source }) {
+  return (
+    <Card title="Why it refused">
+      <ul class="lines wide">
+        {of.refusals.map((one) => (
+          <li key={one.reason}>
+            <span class="grow">{one.what}</span>
+            <span class="dim">{plural(one.count, "time")}</span>
+            <Ago time={one.last_at} />
+          </li>
+        ))}
+      </ul>
+    </Card>
   );
 }
 

@@ -17,7 +17,6 @@ import { toast } from "../parts/toast.tsx";
 import { go } from "../router.ts";
 import type { Page } from "../rows.ts";
 import { place } from "../router.ts";
-import { afterChanges } from "../year_strip.ts";
 import { TimesTable } from "./schedule_times.tsx";
 import { GROUPS, QUEUES, SCHEDULES, type SourceGroup, sourcePage, WATCHES, WEBHOOKS } from "./sources.tsx";
 
@@ -304,15 +303,14 @@ function ScheduleFields({ config, setConfig, fn, setFunction }: {
 }
 
 const SHOWN = 3;
-const LOOKED_AT = 1000;
 
 function Preview({ config }: { config: Config }) {
   const has = TIMING.some((one) => config[one] !== undefined && config[one] !== null);
-  const body = has ? { config, count: LOOKED_AT } : null;
+  const body = has ? { config, count: SHOWN } : null;
   const { answer, error, stale } = useAsked<PreviewedTimes>("/sources/schedule:preview", body, 150);
   const zone = String(config["timezone"] ?? "UTC");
   const times = answer?.times ?? [];
-  const changes = afterChanges(times).slice(0, 4);
+  const changes = answer?.after_changes ?? [];
   return (
     <Card title="When it ticks">
       {!has && <p class="dim">The next times appear here while you type.</p>}
@@ -320,7 +318,7 @@ function Preview({ config }: { config: Config }) {
       {has && !error && answer?.problem && <p class="field-fault">{visible(answer.problem)}</p>}
       {has && !error && times.length > 0 && (
         <div class={stale ? "preview stale stack" : "preview stack"}>
-          <TimesTable times={times.slice(0, SHOWN)} zone={zone} />
+          <TimesTable times={times} zone={zone} />
           {changes.length > 0 && (
             <>
               <h3>First times after clocks change</h3>

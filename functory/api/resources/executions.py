@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from functory.api import hidden_names, payloads
+from functory.api import bounded_reads, hidden_names, payloads
 from functory.api.access.rights import Caller, PayloadReader, Viewer
 from functory.api.engine import Engine
 from functory.api.instants import Since, Until, instant
@@ -163,6 +163,7 @@ def logs(
     responses={200: {"content": {"application/json": {}}}},
     response_class=Response,
 )
+@bounded_reads.unlimited
 def input_(id_: ExecutionId, request: Request, engine: Engine, caller: PayloadReader) -> Response:
     """The input of the execution: its JSON text."""
     return payloads.answer(request, detail.payload(engine.database, id_, "input"), f"{id_}-input.json")
@@ -174,6 +175,7 @@ def input_(id_: ExecutionId, request: Request, engine: Engine, caller: PayloadRe
     responses={200: {"content": {"application/json": {}}}},
     response_class=Response,
 )
+@bounded_reads.unlimited
 def result(id_: ExecutionId, request: Request, engine: Engine, caller: PayloadReader) -> Response:
     """The result of the execution: its JSON text. 404 while it has none."""
     return payloads.answer(request, detail.payload(engine.database, id_, "result"), f"{id_}-result.json")

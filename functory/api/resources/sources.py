@@ -16,13 +16,16 @@ from functory.engine.errors import Invalid, NotFound
 from functory.read_models import ReadModels
 from functory.rows import sources as rows
 from functory.schedules import KIND as SCHEDULE
-from functory.schedules import Schedules
+from functory.schedules import MAX_NEXT_TIMES, Schedules, after_clock_changes
 from functory.triggers.sources.registry import find_plugin, installed_plugins
 
 # Sources belong to the whole installation: their events may start any trigger.
 router = APIRouter(
     prefix="/sources", tags=["sources"], route_class=StrictRoute, dependencies=[needs_no_labels()]
 )
+
+# Changes of the clocks that the preview of a schedule has.
+SHOWN_CHANGES = 4
 
 
 def _known_kind(kind: str) -> str:
@@ -69,12 +72,15 @@ def kinds(_engine: Engine, _caller: Viewer) -> list[dict[str, Any]]:
 
 @router.post("/schedule:preview", operation_id="schedules.preview", response_model=rows.PreviewedTimes)
 def preview(body: rows.SchedulePreview, engine: Engine, _caller: Author) -> dict[str, Any]:
-    """The next times of a schedule that is not saved, in UTC and in its zone. It is asked while a person types, so what
+    """The next times of a schedule that is not saved, in UTC and in its zone, and the first ones after the clocks
+    change. It is asked while a person types, so what
     is wrong so far is an answer and no error."""
     try:
-        return {"times": engine.schedules.preview(body.config, body.count), "problem": None}
+        found = engine.schedules.preview(body.config, MAX_NEXT_TIMES)
     except Invalid as error:
-        return {"times": [], "problem": error.why or error.what}
+        return {"times": [], "after_changes": [], "problem": error.why or error.what}
+    changes = after_clock_changes(found)[:SHOWN_CHANGES]
+    return {"times": found[: body.count], "after_changes": changes, "problem": None}
 
 
 @router.get("/{kind}", operation_id="sources.list", response_model=list[rows.SourceRow])

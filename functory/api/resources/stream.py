@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from functory.api import bounded_reads
 from functory.api.access.authentication import still_valid
 from functory.api.access.rights import Viewer
 from functory.api.bounded_connection import allow_long_answer
@@ -34,6 +35,7 @@ READ_SECONDS = 30.0
     response_class=Response,
     responses={200: {"content": {"text/event-stream": {}}, "description": "Frames, until one side ends it."}},
 )
+@bounded_reads.unlimited
 async def open_(
     request: Request,
     engine: Engine,

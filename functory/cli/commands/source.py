@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="Name of the source.", show_default=Fa
 # Fields of a source that show prints.
 _FIELDS = (
     "kind name state version config note paused_until problem problem_at holder lease_until cursor "
-    "last_event_at events_last_hour refused waiting looked_at author created_at updated_at"
+    "last_event_at events_last_hour refused refusals waiting looked_at author created_at updated_at"
 )
 
 
@@ -122,7 +122,7 @@ def list_(
 
 @app.command(epilog="Example: functory source show queue orders")
 def show(kind: Kind, name: Name, json: AsJson = False) -> None:
-    """Show configuration, cursor and problem of a source."""
+    """Show configuration, cursor and problem of a source, and why it refused what came."""
     with session.engine() as engine:
         row = _with_plugin_problem(engine.sources.get(kind, name))
         data = _as_json(engine, row) if json else {}

@@ -253,12 +253,12 @@ _NOUN = SourceNoun(
     first_step="add --help",
     help={
         "list": "List all webhooks with their authentication and last event.",
-        "show": "Show address and configuration of a webhook, and the problem of the last refused request.",
+        "show": "Show address and configuration of a webhook, and why requests were refused.",
         "pause": "Pause a webhook: senders get the answer of an unknown webhook until it is resumed.",
         "resume": "Resume a paused webhook.",
         "delete": "Delete a webhook. Its events stay.",
     },
-    fields="name state version config note problem problem_at last_event_at events_last_hour refused author url",
+    fields="name state version config note problem problem_at last_event_at events_last_hour refused refusals author url",
     details="warnings",
     columns={
         "name": "NAME",

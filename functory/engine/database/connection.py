@@ -12,7 +12,7 @@ arrays.
   which has one writer at a time), and a ``NOTIFY`` right after the commit as wake-up. Statements without an answer wait
   for the next one that has an answer, or for the commit (:mod:`functory.engine.database.postgres_pipeline`). A reading
   transaction without ``snapshot`` is no transaction of the server: READ COMMITTED shows each statement its own state
-  anyway.
+  anyway. One with a limit of time (:mod:`functory.engine.database.read_limit`) is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
 
 from functory.engine import extras, sqlite_urls
 from functory.engine.database import clock as clocks
-from functory.engine.database import sqlite_connections
+from functory.engine.database import read_limit, sqlite_connections
 from functory.engine.database.clock_offset import StoredOffset
 from functory.engine.database.driver_errors import DriverErrorTranslation, unknown_commit_outcome
 from functory.engine.database.group_commit import GroupCommit
@@ -244,12 +244,21 @@ class Database:
     def read(self, *, snapshot: bool = False) -> Iterator[Tx]:
         """Open a reading transaction. On SQLite it sees one snapshot, on PostgreSQL only with ``snapshot`` (else READ
         COMMITTED).
+
+        Raises :class:`Unavailable`; :class:`functory.engine.errors.ReadTooLong` in a block of
+        :func:`functory.engine.database.read_limit.of`.
         """
+        # A database in memory has one connection for all threads.
+        seconds = None if self.dialect == "sqlite" and self.file is None else read_limit.current()
         with self._driver_errors:
             now = self.clock.now()
             with (
                 self._connected() as connection,
-                self._begin(connection, reading=not snapshot, snapshot=snapshot),
+                # What limits a statement holds to the end of its transaction, so there must be one.
+                self._begin(connection, reading=not snapshot and seconds is None, snapshot=snapshot),
+                contextlib.nullcontext()
+                if seconds is None
+                else read_limit.limited(connection, self.dialect, seconds),
             ):
                 yield Tx(connection, now, self.new_id, self.dialect)
 

@@ -25,7 +25,7 @@ from functory.engine.errors import Conflict, NotFound, Unavailable
 log = structlog.get_logger("functory.migrate")
 
 # The newest revision; compared before Alembic is imported, because the import costs more than the check.
-HEAD = "0012"
+HEAD = "0013"
 
 # The oldest schema whose code works on this one as well. A revision raises it when it removes or renames something, or
 # when it needs something that older code does not write. Code before 0008 activates versions without a row of table

@@ -30,6 +30,10 @@ from functory.engine.database.wakeups import CHANNEL
 BEGIN, COMMIT = "BEGIN ISOLATION LEVEL READ COMMITTED", "COMMIT"
 _NOTIFY = f"SELECT pg_notify('{CHANNEL}_' || topic, %s) FROM unnest(string_to_array(%s, ',')) AS topic"  # noqa: S608
 _IDLE = pq.TransactionStatus.IDLE
+# The limit of the statements of a transaction. Its text is always the same, so the driver prepares it.
+_LIMIT = "SELECT set_config('statement_timeout', %s, true)"
+# The limit is sent again when the time that is left is this much shorter than what the server knows.
+LIMIT_GRAIN_SECONDS = 0.1
 # A statement whose text parameter is longer is one about many rows. PostgreSQL keeps the plan of a prepared statement,
 # and one that was made while a table was small reads the whole table, also when it has grown: a burst on an empty
 # database was a quarter slower. So such a statement is planned each time, unless the session only makes plans that use
@@ -42,7 +46,8 @@ class PipelinedConnection(psycopg.Connection[Any]):
 
     ``unsent`` are the statements that are kept back, each with its parameters and the cursor for its answer.
     ``notification`` is what the NOTIFY that follows the next commit tells: its sender and its topics; None for none.
-    ``keeps_plans``: also those of statements about many rows.
+    ``keeps_plans``: also those of statements about many rows. ``deadline``: in monotonic seconds, when the statements
+    of the current transaction end; None without a limit.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -54,6 +59,9 @@ class PipelinedConnection(psycopg.Connection[Any]):
         # When the server last answered, in monotonic seconds.
         self.answered_at = time.monotonic()
         self._without_transactions = False
+        self.deadline: float | None = None
+        # The seconds that a statement may take, as the server knows it.
+        self._limit_sent = 0.0
 
     @property
     def autocommit(self) -> bool:
@@ -73,9 +81,31 @@ class PipelinedConnection(psycopg.Connection[Any]):
         """Send a statement together with the next one that is run, or with the commit. Returns the cursor that then has
         its rows.
         """
+        if self.deadline is not None:
+            self.renew_limit()
         cursor = psycopg.Cursor(self)
         self.unsent.append((statement, parameters, cursor))
         return cursor
+
+    def limit_statements(self, deadline: float | None) -> None:
+        """Let no statement of the current transaction run beyond ``deadline``, in monotonic seconds, give or take
+        :data:`LIMIT_GRAIN_SECONDS`. None: no longer. The end of the transaction ends what the server knows of it.
+        """
+        self.deadline, self._limit_sent = deadline, 0.0
+
+    def renew_limit(self) -> None:
+        """Send the time that is left along with the next statement, unless the server knows it. It takes no round trip.
+
+        Raises :class:`psycopg.errors.QueryCanceled` when no time is left.
+        """
+        assert self.deadline is not None
+        left = self.deadline - time.monotonic()
+        # PostgreSQL takes 0 for no limit.
+        if left < 0.001:
+            raise psycopg.errors.QueryCanceled("no time is left for the statement")
+        if not self._limit_sent or self._limit_sent - left > LIMIT_GRAIN_SECONDS:
+            self._limit_sent = left
+            self.unsent.append((_LIMIT, [str(round(left * 1000))], psycopg.Cursor(self)))
 
     def take_back(self, statement: str) -> bool:
         """Forget what is kept back from the last ``statement`` on. False when that was sent: then all is forgotten."""
@@ -205,6 +235,8 @@ class PipelinedCursor(psycopg.Cursor[Any]):
     def execute(self, query: Any, params: Any = None, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run one statement (as the driver's own method)."""
         connection: Any = self.connection
+        if connection.deadline is not None:
+            connection.renew_limit()
         named.setdefault("prepare", connection.may_prepare(params))
         if not connection.unsent:
             return super().execute(query, params, **named)

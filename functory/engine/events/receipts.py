@@ -41,6 +41,8 @@ class IncomingEvent:
     it happened (aware; default: now), ``cause`` the execution that caused it, if known. ``lineage`` is a verified token
     that names the cause. ``depth`` is the depth of an event that continues one of another installation. ``source``
     replaces the source's address in the envelope. ``extensions`` are attributes of the envelope beyond ours.
+    ``refusal`` is the reason of a ``source.rejected`` event, a word of
+    :data:`functory.engine.sources.refusals.REASONS`.
     """
 
     type: str
@@ -54,6 +56,7 @@ class IncomingEvent:
     extensions: Mapping[str, Any] | None = None
     lineage: LineageToken | None = None
     depth: int = 0
+    refusal: str = "other"
 
     @property
     def stored_keys(self) -> list[str]:

@@ -7,6 +7,7 @@ the fence of its claim, so that a holder that lost its lease ingests nothing twi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from functory.engine.events.event_types import SOURCE_REJECTED
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
+from functory.engine.sources import refusals
 from functory.engine.telemetry import metrics
 
 # A callback of a kind in the transaction that saves, pauses, resumes or deletes one of its sources.
@@ -248,12 +250,13 @@ class Sources:
             values: dict[str, Any] = {} if cursor is KEEP_CURSOR else {"cursor": cursor}
             if any(taken):
                 values["last_event_at"] = tx.now
-            refused = sum(
-                one.type == SOURCE_REJECTED and id_ is not None
+            refused = Counter(
+                one.refusal
                 for one, id_ in zip(arrivals, taken, strict=True)
+                if one.type == SOURCE_REJECTED and id_ is not None
             )
             if refused:
-                values["refused"] = source.c.refused + refused
+                values |= refusals.counted(tx, held.id, refused)
             if values:
                 tx.execute(sa.update(source).where(source.c.id == held.id).values(**values))
             if also is not None:
@@ -350,9 +353,12 @@ def change_state(
     tx.wake("sources")
 
 
-def count_refused(tx: Tx, source_id: str, number: int) -> None:
-    """Count arrivals of a source that became no event."""
-    tx.execute(sa.update(source).where(source.c.id == source_id).values(refused=source.c.refused + number))
+def count_refused(tx: Tx, source_id: str, numbers: Mapping[str, int]) -> None:
+    """Count arrivals of a source that became no event, by reason
+    (:data:`functory.engine.sources.refusals.REASONS`).
+    """
+    changes = refusals.counted(tx, source_id, numbers)
+    tx.execute(sa.update(source).where(source.c.id == source_id).values(**changes))
 
 
 def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:

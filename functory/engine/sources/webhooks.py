@@ -19,6 +19,7 @@ from functory.engine.flow_control.controls import RateLimit
 from functory.engine.flow_control.rate_limits import RateLimits
 from functory.engine.serving_address import server_url
 from functory.engine.settings import Settings
+from functory.engine.sources import refusals
 from functory.engine.sources import store as source_store
 from functory.engine.telemetry import metrics
 
@@ -81,13 +82,19 @@ class Webhooks:
             metrics.source_events.labels(metrics.kind_label(row["kind"])).inc()
         return taken
 
-    def record_refusals(self, source_id: str, problem: str, number: int) -> None:
-        """Store why a request was refused, and count it with others; the next accepted one clears the problem."""
+    def record_refusals(self, source_id: str, problem: str, numbers: Mapping[str, int]) -> None:
+        """Store why a request was refused, and count it with others by reason
+        (:data:`functory.engine.sources.refusals.REASONS`); the next accepted one clears the problem.
+        """
         with self._database.write() as tx:
             tx.execute(
                 sa.update(source)
                 .where(source.c.id == source_id)
-                .values(problem=problem[:2000], problem_at=tx.now, refused=source.c.refused + number)
+                .values(
+                    problem=problem[:2000],
+                    problem_at=tx.now,
+                    **refusals.counted(tx, source_id, numbers),
+                )
             )
 
     def _ingest(

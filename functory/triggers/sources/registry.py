@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,7 +14,7 @@ from functory.engine import choices
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound
-from functory.engine.sources import file_watches
+from functory.engine.sources import file_watches, refusals
 from functory.engine.sources.store import Hook, Sources
 from functory.engine.tallies.reader import Tallies
 from functory.engine.validation_messages import describe_faults
@@ -106,13 +107,15 @@ class Registry:
         return self._with_numbers([saved])[0]
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        """A source's row, with ``events_last_hour``. Raises :class:`NotFound`."""
+        """A source's row, with ``events_last_hour`` and ``refusals``: why things that came became no event, with
+        ``reason``, ``what`` in words, ``count`` and ``last_at``, newest first. Raises :class:`NotFound`.
+        """
         self._check_kind(kind)
         return self._with_numbers([self.store.get(kind, name)])[0]
 
     def list(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All sources that are not deleted, by kind and name, each with ``events_last_hour``. Raises :class:`Invalid`
-        for a ``kind`` that is neither installed nor that of a stored source.
+        """All sources that are not deleted, by kind and name, each as :meth:`get` has it. Raises :class:`Invalid` for a
+        ``kind`` that is neither installed nor that of a stored source.
         """
         found = self.store.list(kind)
         if not found:
@@ -153,7 +156,14 @@ class Registry:
 
     def _with_numbers(self, rows: Sequence[dict[str, Any]]) -> _Rows:
         numbers = self._tallies().of_sources([(row["kind"], row["name"]) for row in rows])
-        return [row | {"events_last_hour": numbers[row["kind"], row["name"]]} for row in rows]
+        return [
+            row
+            | {
+                "events_last_hour": numbers[row["kind"], row["name"]],
+                "refusals": [asdict(one) for one in refusals.listed(row["refusals"])],
+            }
+            for row in rows
+        ]
 
 
 def disable_hook(kind: str) -> Hook | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -50,15 +52,23 @@ def test_times_of_a_schedule_are_shown_before_it_is_saved_also_where_clocks_chan
     api: ApiClient, engine: Functory
 ) -> None:
     config = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
-    times = api.post("/sources/schedule:preview", {"config": config, "count": 400})["times"]
+    found = api.post("/sources/schedule:preview", {"config": config, "count": 400})
+    times = found["times"]
     assert [time["local_time"][11:16] for time in times[:3]] == ["02:30"] * 3
     # On the day without 02:30 it fires when the clocks have moved on; on the other one once.
     assert {time["local_time"][19:] for time in times} == {"+01:00", "+02:00"}
     assert len({time["local_time"][:10] for time in times}) == 400
+    # Two a year, among the next 1,000 days, also when fewer times are shown.
+    few = api.post("/sources/schedule:preview", {"config": config, "count": 3})
+    assert (few["times"], few["after_changes"]) == (times[:3], found["after_changes"])
+    assert len(few["after_changes"]) == 4 and few["after_changes"][0] in times
+    for change in few["after_changes"]:
+        before = datetime.fromisoformat(change["fire_time"]) - timedelta(days=2)
+        assert before.astimezone(ZoneInfo("Europe/Berlin")).isoformat()[19:] != change["local_time"][19:]
     assert engine.schedules.list() == []
     # A person who still types gets no error.
     wrong = api.post("/sources/schedule:preview", {"config": {"cron": "often"}})
-    assert wrong["times"] == [] and "cron" in wrong["problem"]
+    assert wrong["times"] == wrong["after_changes"] == [] and "cron" in wrong["problem"]
 
 
 def test_a_list_says_what_each_source_is_about(api: ApiClient, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from functory.engine.telemetry import metrics
 from tests.services.port import free_port
 from tests.support.http_sender import KEY, LIMIT, count, head, headers, raw
 from tests.support.patience import patient
+from tests.support.waiting import wait_for
 
 
 def test_a_delivery_is_committed_when_it_is_answered(functory: Functory, url: str) -> None:
@@ -112,6 +113,28 @@ def test_a_rate_says_when_to_come_again(functory: Functory, url: str) -> None:
     while not functory.sources.get("webhook", "slow")["problem"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_the_source_says_why_requests_were_refused(functory: Functory, url: str) -> None:
+    """Also those whose body is not read: too large, or compressed."""
+    functory.sources.save("webhook", "asked", {"auth": {"type": "github", "secret": "HOOK"}})
+    for body, given in (
+        (b"{}", headers(b"x")),
+        (b"x" * (LIMIT + 1), {}),
+        (b"{}", headers(b"{}") | {"content-encoding": "gzip"}),
+        (b"{}", headers(b"{}") | {"content-type": "image/png"}),
+    ):
+        assert httpx.post(f"{url}/webhooks/asked", content=body, headers=given).status_code >= 400
+        # Unknown ones have the same answer, and are counted nowhere.
+        httpx.post(f"{url}/webhooks/unknown", content=body, headers=given)
+    wanted = {"proof_wrong", "too_large", "encoding", "content_type"}
+
+    def counted() -> dict[str, int]:
+        row = functory.sources.get("webhook", "asked")
+        return {one["reason"]: one["count"] for one in row["refusals"]}
+
+    wait_for(lambda: set(counted()) == wanted, "the refusals")
+    assert counted() == dict.fromkeys(wanted, 1)
 
 
 def test_requests_are_counted_by_their_answer(functory: Functory, url: str) -> None:

@@ -34,6 +34,8 @@ source = Table(
     Column("last_event_at", Instant),
     # Requests and messages that became no event; how many messages a queue holds; when the source was last looked at.
     Column("refused", sa.BigInteger, nullable=False, server_default="0"),
+    # Why: a count and the newest time by reason (functory/engine/sources/refusals.py).
+    Column("refusals", Json),
     Column("waiting", sa.BigInteger),
     Column("looked_at", Instant),
     Column("created_at", Instant, nullable=False),

@@ -7,7 +7,9 @@ message cannot choose the decoder, and nothing is unpickled or decompressed.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
@@ -17,6 +19,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.event_types import SOURCE_REJECTED
 from functory.engine.events.receipts import IncomingEvent
 from functory.engine.serialization import json_codec
+from functory.engine.sources.refusals import OTHER
 from functory.triggers.expressions.values import ValueExpression, compile_value
 from functory.triggers.sources.queues.config import RECEIVED, QueueConfig
 from functory.triggers.sources.queues.message import Message
@@ -36,6 +39,16 @@ CHARSETS = {None: "utf-8", "": "utf-8", "utf-8": "utf-8", "utf8": "utf-8", "bina
 UNKNOWN_CONTENT_TYPES = (None, "", "application/data", "application/octet-stream")
 
 
+class RefusedMessage(Invalid):
+    """A message makes no event. ``refusal`` is the reason, a word of
+    :data:`functory.engine.sources.refusals.REASONS`.
+    """
+
+    def __init__(self, what: str, why: str = "", try_: str = "", *, refusal: str) -> None:
+        super().__init__(what, why, try_)
+        self.refusal = refusal
+
+
 class MessageMapping:
     """The compiled expressions of one queue: type, subject, key, data."""
 
@@ -48,12 +61,17 @@ class MessageMapping:
         self._data = None if config.data is None else compile_value(config.data, "data", VARIABLES, EXAMPLE)
 
     def to_event(self, message: Message, max_bytes: int) -> IncomingEvent:
-        """The event of a message. Raises :class:`Invalid` with the reason why there is none."""
-        variables = {
-            "headers": to_json_value(message.headers),
-            "body": decode_body(message),
-            "properties": to_json_value(message.properties),
-        }
+        """The event of a message. Raises :class:`RefusedMessage` with the reason why there is none."""
+        with _refusing("malformed"):
+            variables = {
+                "headers": to_json_value(message.headers),
+                "body": decode_body(message),
+                "properties": to_json_value(message.properties),
+            }
+        with _refusing("mapping"):
+            return self._mapped(message, variables, max_bytes)
+
+    def _mapped(self, message: Message, variables: Mapping[str, Any], max_bytes: int) -> IncomingEvent:
         type_ = self._type.evaluate(variables) if self._type else None
         type_ = RECEIVED if type_ is None else type_
         event_store.check_type(type_)
@@ -62,8 +80,9 @@ class MessageMapping:
             subject = variables["properties"].get("routing_key") or self.queue
         event_store.check_subject(subject)
         event_store.check_storable(subject, "event subject")
-        data = self._data.evaluate(variables) if self._data else {"queue": self.queue} | variables
-        event_store.check_data(data, max_bytes)
+        data = self._data.evaluate(variables) if self._data else {"queue": self.queue, **variables}
+        with _refusing("too_large"):
+            event_store.check_data(data, max_bytes)
         return IncomingEvent(type_, data, subject, self._id(message, variables))
 
     def _id(self, message: Message, variables: Mapping[str, Any]) -> str | None:
@@ -76,10 +95,11 @@ class MessageMapping:
             return f"offset:{message.offset}"
         found = variables["properties"].get("message_id")
         if not isinstance(found, str) or not found:
-            raise Invalid(
+            raise RefusedMessage(
                 "the message has no id",
                 "the id shows when a message is delivered again",
                 "have the sender set message_id, or give --key; --key null takes it each time it is delivered",
+                refusal="no_id",
             )
         return f"id:{found}"
 
@@ -88,13 +108,13 @@ class MessageMapping:
 class MappedMessages:
     """The events, whether each message was accepted, and the problem of the last rejected one.
 
-    ``without_event`` is the number of messages that no event records.
+    ``without_event`` is the number of messages that no event records, by the reason.
     """
 
     events: list[IncomingEvent] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
     problem: str | None = None
-    without_event: int = 0
+    without_event: Counter[str] = field(default_factory=Counter)
 
 
 def map_messages(
@@ -120,10 +140,11 @@ def map_messages(
             problem = ": ".join(part for part in (error.reason, error.try_) if part)
             mapped.problem = f"the last message that was rejected: {problem}"
             mapped.accepted.append(False)
+            reason = error.refusal if isinstance(error, RefusedMessage) else OTHER
             if refusal is not None:
-                mapped.without_event += 1
+                mapped.without_event[reason] += 1
                 continue
-            event = rejection_event(mapping.queue, message, error.reason, max_bytes)
+            event = replace(rejection_event(mapping.queue, message, error.reason, max_bytes), refusal=reason)
         else:
             mapped.accepted.append(True)
         if lineage.token is not None or lineage.depth:
@@ -132,19 +153,21 @@ def map_messages(
     return mapped
 
 
-def _endless(lineage: MessageLineage, max_depth: int) -> Invalid | None:
+def _endless(lineage: MessageLineage, max_depth: int) -> RefusedMessage | None:
     """Why a message makes no event, not even one of its rejection; None for all others."""
     if lineage.own:
-        return Invalid(
+        return RefusedMessage(
             "the message is one of Functory's own events",
             "each would make the next one",
             "unbind the queue from them; a trigger sees them without a queue",
+            refusal="own_event",
         )
     if lineage.depth > max_depth:
-        return Invalid(
+        return RefusedMessage(
             "the message is an event that has come through too many installations of Functory",
             f"its depth would be {lineage.depth}, and the limit is {max_depth}",
             "end the loop between the installations, or raise FUNCTORY_MAX_DEPTH",
+            refusal="too_deep",
         )
     return None
 
@@ -168,23 +191,44 @@ def rejection_event(queue: str, message: Message, why: str, max_bytes: int = 1_0
     return IncomingEvent(SOURCE_REJECTED, data, queue, key)
 
 
+@contextlib.contextmanager
+def _refusing(reason: str) -> Iterator[None]:
+    """Let what the block raises be a refusal, for this reason unless it has one."""
+    try:
+        yield
+    except RefusedMessage:
+        raise
+    except Invalid as error:
+        raise RefusedMessage(error.what, error.why, error.try_, refusal=reason) from error
+
+
 def decode_body(message: Message) -> Any:
     """The decoded body. Raises :class:`Invalid` for anything but JSON and text."""
     if message.headers.get("compression"):
-        raise Invalid("the body is compressed", "a small one may unpack to any size; send it as it is")
+        raise RefusedMessage(
+            "the body is compressed",
+            "a small one may unpack to any size; send it as it is",
+            refusal="encoding",
+        )
     given = message.content_type
     type_ = str(given).split(";")[0].strip().lower() if given not in UNKNOWN_CONTENT_TYPES else None
     is_json = type_ is not None and (type_ == "application/json" or type_.endswith("+json"))
     if type_ is not None and not is_json and not type_.startswith("text/"):
-        raise Invalid(f"bodies of type {type_[:100]} are not read", "only JSON and text are")
+        raise RefusedMessage(
+            f"bodies of type {type_[:100]} are not read", "only JSON and text are", refusal="content_type"
+        )
     encoding = message.encoding.lower() if isinstance(message.encoding, str) else message.encoding
     charset = CHARSETS.get(encoding)
     if charset is None:
-        raise Invalid(f"the encoding {str(encoding)[:100]!r} is not read", "send UTF-8")
+        raise RefusedMessage(
+            f"the encoding {str(encoding)[:100]!r} is not read", "send UTF-8", refusal="encoding"
+        )
     try:
         text = message.body.decode(charset)
     except UnicodeDecodeError as error:
-        raise Invalid(f"the body is not {charset}", f"byte {error.start}") from None
+        raise RefusedMessage(
+            f"the body is not {charset}", f"byte {error.start}", refusal="encoding"
+        ) from None
     if type_ is not None and not is_json:
         return text
     try:

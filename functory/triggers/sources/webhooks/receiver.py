@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import SecretStr
@@ -26,6 +26,7 @@ from functory.engine.events.receipts import IncomingEvent
 from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.serialization import durations, json_codec
 from functory.engine.serialization.media_types import UnsupportedMediaType
+from functory.engine.sources import refusals
 from functory.engine.sources.webhooks import Webhooks
 from functory.engine.telemetry import traces
 from functory.triggers.sources import registry
@@ -52,7 +53,8 @@ REFUSED_DETAIL = "no webhook accepts this request: its name, its state or its cr
 @dataclass(frozen=True)
 class WebhookResponse:
     """The answer to a request. ``reason`` is a label for the metrics. ``problem`` is for the operator of the webhook
-    ``webhook_id``, and never part of the answer."""
+    ``webhook_id``, and never part of the answer, and so is ``refusal``: why the request became no event, a word of
+    :data:`functory.engine.sources.refusals.REASONS`."""
 
     status: int
     reason: str
@@ -61,6 +63,7 @@ class WebhookResponse:
     retry_after: int | None = None
     webhook_id: str | None = None
     problem: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,9 @@ class WebhookReceiver:
         self._lineage_tokens = LineageTokens(secrets.derive_keys)
         self._kind = WebhookSource()
         self._compiled: dict[tuple[str, int], _CompiledWebhook] = {}
-        # Of each webhook: when its last problem was stored, and how many refusals are not stored yet.
+        # Of each webhook: when its last problem was stored, and how many refusals of each reason are not stored yet.
         self._reported_at: dict[str, float] = {}
-        self._refusals: Counter[str] = Counter()
+        self._refusals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._lock = threading.Lock()
         self._snapshot = _NOTHING
 
@@ -109,7 +112,7 @@ class WebhookReceiver:
         try:
             media = requests.content_type(request)
         except UnsupportedMediaType as error:
-            return WebhookResponse(415, "content_type", detail=str(error))
+            return replace(self.refuse_unread(name, 415, "content_type"), detail=str(error))
         known = self._load()
         row, ready = known.webhooks.get(name, (None, None))
         proof = self._authenticate(known, ready, request)
@@ -128,8 +131,20 @@ class WebhookReceiver:
                 detail=REFUSED_DETAIL,
                 webhook_id=row["id"] if row is not None and reported else None,
                 problem=f"a request was refused: {proof.problem}" if reported else "",
+                refusal=proof.refusal,
             )
         return self._accept(row, ready, media, request, proof)
+
+    def refuse_unread(self, name: str, status: int, refusal: str) -> WebhookResponse:
+        """The answer to a request that is refused before it is known who sends it, for a reason of
+        :data:`functory.engine.sources.refusals.REASONS`. It is the same for a webhook that does not exist. Raises
+        :class:`Unavailable`.
+        """
+        row, _ = self._load().webhooks.get(name, (None, None))
+        if row is None or row["state"] != "enabled":
+            return WebhookResponse(status, refusal)
+        problem = f"a request was refused: {refusals.REASONS[refusal]}"
+        return WebhookResponse(status, refusal, webhook_id=row["id"], problem=problem, refusal=refusal)
 
     def count_refusal(self, answer: WebhookResponse) -> float | None:
         """Count a refused request. Returns the seconds after which :meth:`record_refusals` is to be called with its
@@ -137,8 +152,9 @@ class WebhookReceiver:
         if answer.webhook_id is None:
             return None
         with self._lock:
-            self._refusals[answer.webhook_id] += 1
-            if self._refusals[answer.webhook_id] > 1:
+            waiting = self._refusals[answer.webhook_id]
+            waiting[answer.refusal] += 1
+            if waiting.total() > 1:
                 return None
             last = self._reported_at.get(answer.webhook_id, -math.inf)
         return max(0.0, last + PROBLEM_INTERVAL_SECONDS - self._clock.monotonic())
@@ -153,8 +169,8 @@ class WebhookReceiver:
             if len(self._reported_at) >= MAX_REPORTED:
                 self._reported_at.clear()
             self._reported_at[answer.webhook_id] = self._clock.monotonic()
-            number = self._refusals.pop(answer.webhook_id, 0)
-        self._webhooks.record_refusals(answer.webhook_id, answer.problem, number)
+            numbers = self._refusals.pop(answer.webhook_id, Counter())
+        self._webhooks.record_refusals(answer.webhook_id, answer.problem, numbers)
         # The next accepted request must see the problem, and clear it.
         self._snapshot = _NOTHING
 
@@ -201,7 +217,7 @@ class WebhookReceiver:
         if ready is None or (names and not keys):
             signatures.dummy_verify(request)
             absent = [one.reason for one in found if isinstance(one, FunctoryError)]
-            return signatures.VerificationResult(False, "; ".join(absent))
+            return signatures.VerificationResult(False, "; ".join(absent), refusal="secret_missing")
         # The sender's clock is compared with the real one, which the engine's time may be ahead of.
         return signatures.verify(ready.config.auth, keys, request, self._clock.wall().timestamp())
 
@@ -214,7 +230,9 @@ class WebhookReceiver:
         proof: signatures.VerificationResult,
     ) -> WebhookResponse:
         def refuse(status: int, reason: str, detail: str) -> WebhookResponse:
-            return WebhookResponse(status, reason, detail=detail, webhook_id=row["id"], problem=detail)
+            return WebhookResponse(
+                status, reason, detail=detail, webhook_id=row["id"], problem=detail, refusal=reason
+            )
 
         limit = min(ready.config.max_bytes or self._max_bytes, self._max_bytes)
         if len(request.body) > limit:
@@ -261,6 +279,7 @@ class WebhookReceiver:
                 retry_after=math.ceil(taken.retry_after),
                 webhook_id=row["id"],
                 problem=f"more requests came than its rate allows; one is taken again in {again}",
+                refusal="rate",
             )
         return WebhookResponse(
             202,

@@ -40,7 +40,8 @@ _DECOY = secrets.token_bytes(32)
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """``ok``, or ``problem`` for the operator (the sender does not see it).
+    """``ok``, or ``problem`` for the operator (the sender does not see it) and ``refusal``, a word of
+    :data:`functory.engine.sources.refusals.REASONS`.
 
     ``content_key`` is the hash of the signed text: a second request with the same one may be a copy of the first, sent
     by somebody who does not know the secret.
@@ -49,6 +50,7 @@ class VerificationResult:
     ok: bool
     problem: str = ""
     content_key: str | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,14 @@ class _Signed:
 
 class _MalformedRequest(Exception):
     """The request lacks a part that its scheme requires."""
+
+    refusal = "proof_missing"
+
+
+class _WrongTime(_MalformedRequest):
+    """The signed time is too far from the present."""
+
+    refusal = "proof_old"
 
 
 def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> VerificationResult:
@@ -79,7 +89,7 @@ def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> Veri
             _check_age(signed.stamp, durations.parse(auth.tolerance, "tolerance"), now)
     except _MalformedRequest as unreadable:
         dummy_verify(request)
-        return VerificationResult(False, str(unreadable))
+        return VerificationResult(False, str(unreadable), refusal=unreadable.refusal)
     fits = False
     for key in keys:
         made = hmac.new(_key(auth, key), signed.content, signed.algorithm).digest()
@@ -87,7 +97,9 @@ def verify(auth: Any, keys: Sequence[str], request: Request, now: float) -> Veri
             fits |= hmac.compare_digest(made, given)
     if not fits:
         return VerificationResult(
-            False, "the signature does not fit: another secret, or a body that was changed on the way"
+            False,
+            "the signature does not fit: another secret, or a body that was changed on the way",
+            refusal="proof_wrong",
         )
     return VerificationResult(True, content_key="signed:" + hashlib.sha256(signed.content).hexdigest())
 
@@ -195,7 +207,7 @@ def _verify_credentials(auth: Token | Basic, keys: Sequence[str], request: Reque
             given = pair.decode("utf-8", "replace")
             wanted = [f"{auth.user}:{key}" for key in keys]
     except _MalformedRequest as unreadable:
-        return VerificationResult(False, str(unreadable))
+        return VerificationResult(False, str(unreadable), refusal=unreadable.refusal)
     fits = False
     for one in wanted:
         # Hashes are compared: comparing texts of two lengths would reveal the length.
@@ -203,7 +215,7 @@ def _verify_credentials(auth: Token | Basic, keys: Sequence[str], request: Reque
     return (
         VerificationResult(True)
         if fits
-        else VerificationResult(False, f"what the header {header} holds is not right")
+        else VerificationResult(False, f"what the header {header} holds is not right", refusal="proof_wrong")
     )
 
 
@@ -256,6 +268,6 @@ def _check_age(stamp: str, tolerance: float, now: float) -> None:
     age = now - seconds
     if abs(age) > tolerance:
         shown = f"{durations.format_duration(abs(round(age)))} {'old' if age > 0 else 'in the future'}"
-        raise _MalformedRequest(
+        raise _WrongTime(
             f"the timestamp is {shown}; {durations.format_duration(tolerance)} are allowed. Are the clocks right?"
         )

@@ -15,6 +15,7 @@ from functory.cli.commands import doctor
 from functory.cli.main import main
 from functory.client import Functory
 from functory.engine.settings import load_settings
+from functory.engine.sources.webhooks import Webhooks
 
 KEY = "the-key-of-the-sender"
 
@@ -183,6 +184,21 @@ def test_pause_resume_show_and_delete(cli: Callable[..., Any]) -> None:
     assert cli("webhook", "delete", "github")[0] == 2
     assert cli("webhook", "delete", "github", "--yes")[0] == 0
     assert cli("webhook", "list", "--json")[1] == []
+
+
+def test_show_says_why_requests_were_refused(cli: Callable[..., Any]) -> None:
+    cli(*GITHUB)
+    assert "BECAUSE" not in cli("webhook", "show", "github")[1]
+    with Functory(load_settings()) as engine:
+        row = engine.sources.get("webhook", "github")
+        Webhooks(engine.database).record_refusals(row["id"], "a request was refused", {"proof_wrong": 3})
+    for shown in (cli("webhook", "show", "github")[1], cli("source", "show", "webhook", "github")[1]):
+        (line,) = [line for line in shown.splitlines() if "credentials are wrong" in line]
+        assert line.split()[0] == "3"
+    for noun in (("webhook",), ("source",)):
+        arguments = ("show", "webhook", "github") if noun == ("source",) else ("show", "github")
+        (one,) = cli(*noun, *arguments, "--json")[1]["refusals"]
+        assert (one["reason"], one["count"]) == ("proof_wrong", 3)
 
 
 def test_doctor_looks_at_webhooks(cli: Callable[..., Any]) -> None:

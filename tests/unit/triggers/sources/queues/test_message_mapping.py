@@ -9,6 +9,7 @@ import pytest
 from functory.engine.errors import Invalid
 from functory.engine.events.lineage_tokens import LineageToken
 from functory.engine.serialization import json_codec
+from functory.engine.sources import refusals
 from functory.triggers.sources.queues.config import QueueConfig
 from functory.triggers.sources.queues.message import Message
 from functory.triggers.sources.queues.message_lineage import MessageLineage
@@ -185,16 +186,16 @@ def test_a_rejected_message_is_reported_with_the_beginning_of_its_body() -> None
 
 
 @pytest.mark.parametrize("body", [b"{}", b"{"], ids=["readable", "unreadable"])
-@pytest.mark.parametrize(("lineage", "why"), [
-    (MessageLineage(own=True), "Functory's own events"),
-    (MessageLineage(own=True, depth=3), "Functory's own events"),
-    (MessageLineage(depth=17), "through too many installations"),
+@pytest.mark.parametrize(("lineage", "why", "reason"), [
+    (MessageLineage(own=True), "Functory's own events", "own_event"),
+    (MessageLineage(own=True, depth=3), "Functory's own events", "own_event"),
+    (MessageLineage(depth=17), "through too many installations", "too_deep"),
 ])  # fmt: skip
 def test_what_would_come_back_for_ever_makes_no_event_at_all(
-    body: bytes, lineage: MessageLineage, why: str
+    body: bytes, lineage: MessageLineage, why: str, reason: str
 ) -> None:
     judged = mapped(Message(body, "application/json", properties=ID), lineage)
-    assert (judged.events, judged.accepted, judged.without_event) == ([], [False], 1)
+    assert (judged.events, judged.accepted, judged.without_event) == ([], [False], {reason: 1})
     assert why in str(judged.problem)
 
 
@@ -203,3 +204,21 @@ def test_the_event_of_a_message_and_that_of_its_rejection_continue_its_lineage(b
     token = LineageToken("r", "e", 3)
     judged = mapped(Message(body, "application/json", properties=ID), MessageLineage(False, 16, token))
     assert [(one.depth, one.lineage) for one in judged.events] == [(16, token)]
+
+
+@pytest.mark.parametrize(("message", "config", "reason"), [
+    (Message(b"{", "application/json", properties=ID), {}, "malformed"),
+    (Message(b"{}", "application/x-pickle", properties=ID), {}, "content_type"),
+    (Message(b"{}", "application/json", "utf-16", properties=ID), {}, "encoding"),
+    (Message(b"\xff", "text/plain", properties=ID), {}, "encoding"),
+    (Message(b"{}", "application/json", headers={"compression": "zlib"}, properties=ID), {}, "encoding"),
+    (Message(b"{}", "application/json"), {}, "no_id"),
+    (Message(b"{}", "application/json", properties=ID), {"type": "body.kind"}, "mapping"),
+    (Message(b'"' + b"x" * 3000 + b'"', "application/json", properties=ID), {}, "too_large"),
+])  # fmt: skip
+def test_a_rejected_message_has_a_reason_of_the_list(
+    message: Message, config: dict[str, Any], reason: str
+) -> None:
+    judged = map_messages(recipe(**config), [message], [MessageLineage()], 16, 2000)
+    assert [event.refusal for event in judged.events] == [reason]
+    assert reason in refusals.REASONS
