@@ -39,7 +39,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 DESKTOP = {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 360, "height": 780}
 
 
 def launch(playwright: Playwright, program: Path) -> Browser:
@@ -62,6 +62,8 @@ class Screen:
     # What the page has asked the API for since it was opened, each once: what is asked for again every few seconds
     # counts once. Who is logged in and the stream are asked for once for all pages.
     asked: dict[str, None] = field(default_factory=dict)
+    # Keys that `press` has pressed.
+    pressed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
@@ -119,6 +121,7 @@ class Screen:
 
     def press(self, *keys: str) -> Screen:
         """Press keys, one after the other."""
+        self.pressed += keys
         for key in keys:
             self.page.keyboard.press(key)
         return self
