@@ -169,10 +169,16 @@ _IN_FORCED = f"""() => {{
   return found;
 }}"""
 
-# What can be pressed outside of tables, whose columns go one by one where there is no room.
-_CONTROLS = """() => [...document.querySelectorAll(":is(main, header) :is(a, button, input, select, summary)")]
-  .filter((one) => !one.closest(".table") && one.checkVisibility() && one.getBoundingClientRect().height > 0)
-  .map((one) => `${one.tagName} ${one.ariaLabel ?? one.name ?? ""} ${one.textContent.slice(0, 80)}`)"""
+# Notes what can be pressed outside of tables, whose columns go one by one where there is no room.
+_BEFORE_ZOOM = """() => {
+  window.functoryControls = [...document.querySelectorAll(":is(main, header) :is(a, button, input, select, summary)")]
+    .filter((one) => !one.closest(".table") && one.checkVisibility() && one.getBoundingClientRect().height > 0);
+}"""
+
+# What of it is not there any more. What the page has drawn anew meanwhile, such as a row that arrived, is another one.
+_LOST = """() => window.functoryControls
+  .filter((one) => one.isConnected && !(one.checkVisibility() && one.getBoundingClientRect().height > 0))
+  .map((one) => `lost: ${one.outerHTML.slice(0, 160)}`)"""
 
 # A control that cannot be reached by scrolling what is around it.
 _OUT_OF_REACH = """() => {
@@ -263,7 +269,7 @@ def zoomed(screen: Screen, looks: Callable[[str], None] | None = None) -> list[o
     """What does not fit or is lost when a browser zooms to 200 %: the window has half of its pixels each way."""
     size = screen.page.viewport_size
     assert size is not None
-    before = set(screen.page.evaluate(_CONTROLS))
+    screen.page.evaluate(_BEFORE_ZOOM)
     screen.page.set_viewport_size({"width": size["width"] // 2, "height": size["height"] // 2})
     try:
         screen.page.evaluate(_DRAWN)
@@ -272,7 +278,7 @@ def zoomed(screen: Screen, looks: Callable[[str], None] | None = None) -> list[o
         found = [*screen.page.evaluate(_OUT_OF_REACH)]
         if wide := screen.page.evaluate("document.documentElement.scrollWidth - innerWidth"):
             found.append(f"it is {wide} px too wide")
-        found += [f"lost: {one}" for one in sorted(before - set(screen.page.evaluate(_CONTROLS)))]
+        found += screen.page.evaluate(_LOST)
         return [("200 %", one) for one in found]
     finally:
         screen.page.set_viewport_size(size)
