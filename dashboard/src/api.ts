@@ -64,10 +64,25 @@ export function problemOf(status: number, body: unknown): Problem {
   );
 }
 
-/** The error as a Problem, also when it is a defect of the page. */
+/** The error as a Problem, also when it is a fault of the page: then with what the browser says of it, and an id. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
-  return new Problem(-1, "the page failed", error instanceof Error ? error.message : String(error), "reload the page");
+  const technical = String((error instanceof Error && error.stack) || error).replaceAll(location.origin, "");
+  return new Problem(
+    -1,
+    "the page failed",
+    "the server sent something that this version of the page does not know, or the page has a fault",
+    "reload the page; if that does not help, report the id",
+    [],
+    { technical, id: faultId(technical) },
+  );
+}
+
+/** The same fault of the same build has the same id, in each browser (FNV-1a). */
+export function faultId(technical: string): string {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < technical.length; at++) hash = Math.imul(hash ^ technical.charCodeAt(at), 0x01000193);
+  return (hash >>> 0).toString(16).padStart(8, "0");
 }
 
 export interface Options {

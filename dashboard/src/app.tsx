@@ -7,6 +7,7 @@ import "./styles/parts.css";
 import "./styles/now.css";
 import "./styles/build.css";
 import "./styles/guard.css";
+import "./styles/forced.css";
 
 import { effect } from "@preact/signals";
 import { render } from "preact";

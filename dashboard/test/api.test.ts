@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asProblem, send } from "../src/api.ts";
+import { asProblem, faultId, send } from "../src/api.ts";
 
 type Answer = () => Response | Promise<Response>;
 
@@ -39,3 +39,15 @@ for (const { name, answers, kept } of [
     assert.equal(first === second, kept);
   });
 }
+
+test("a fault of the page is said in plain words, with what the browser says of it beside them", () => {
+  Object.assign(globalThis, { location: { origin: "http://here" } });
+  const error = new TypeError("x is undefined");
+  error.stack = "TypeError: x is undefined\n    at http://here/assets/app.js:1:2";
+  const problem = asProblem(error);
+  assert.doesNotMatch(`${problem.what} ${problem.why} ${problem.remedy}`, /undefined|TypeError/);
+  const technical = "TypeError: x is undefined\n    at /assets/app.js:1:2";
+  assert.deepEqual(problem.members, { technical, id: faultId(technical) });
+  assert.notEqual(faultId(technical), faultId(`${technical}3`));
+  assert.equal(asProblem("a text").members["technical"], "a text");
+});

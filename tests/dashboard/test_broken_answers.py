@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ BROKEN: dict[str, tuple[Callable[[Route], None], str]] = {
     "a proxy without a server": (_proxy, "502"),
     "no connection": (_offline, "the server cannot be reached"),
     "a login page of a proxy": (_login_page, "the answer is not from Functory"),
-    "an answer of another form": (_another_form, "the page failed"),
+    "an answer of another form": (_another_form, "this page could not be drawn"),
 }
 
 
@@ -114,6 +115,34 @@ def test_a_page_says_that_its_request_failed_and_recovers(
 
     wait_for(recovered)
     screen.shows(page.shows)
+
+
+@pytest.mark.parametrize("name", ["executions", "tree", "function", "health"])
+def test_a_page_that_cannot_draw_its_data_says_so_in_plain_words(
+    screen: Screen, ids: dict[str, str], name: str
+) -> None:
+    screen.expected = ["TypeError"]
+    fault = screen.page.get_by_role("alert").filter(has_text="this page could not be drawn").first
+    seen = set()
+    with broken(screen, _another_form):
+        for _ in range(2):
+            screen.go(FULL[name].path.format(**ids))
+            fault.wait_for()
+            text = fault.inner_text()
+            assert "the server sent something that this version of the page does not know" in text
+            assert "reload the page" in text
+            assert "TypeError" not in text and "undefined" not in text
+            found = re.search(r"Id of the fault: .*\b([0-9a-f]{8})$", text, re.MULTILINE)
+            assert found, text
+            seen.add(found[1])
+            # What the browser says is for a report.
+            fault.get_by_text("Details for a report").click()
+            expect(fault.locator("pre")).to_be_visible()
+            assert "TypeError" in fault.inner_text()
+            # The same on each installation.
+            assert screen.url not in fault.inner_text()
+    # The same fault has the same id.
+    assert len(seen) == 1
 
 
 def test_what_others_save_and_delete_while_a_page_is_open_is_shown(

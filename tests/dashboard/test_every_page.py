@@ -26,10 +26,11 @@ from tests.support.thoroughness import thorough
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+WIDE, PHONE = "1440", "360"
 # The widths, each with its themes: the pages are loaded in the first.
 WIDTHS: dict[str, tuple[page_checks.Theme, page_checks.Theme]] = {
-    "1440": ("light", "dark"),
-    "390": ("dark", "light"),
+    WIDE: ("light", "dark"),
+    PHONE: ("dark", "light"),
 }
 PICTURES = os.environ.get("DASHBOARD_PICTURES")
 # That a page is made of, and their JSON before compression. No page is by its nature larger over this data: what may
@@ -48,7 +49,7 @@ class World:
     def open(self, page: Page, width: str) -> Screen:
         """The screen of a width, on a page that has loaded."""
         if width not in self._screens:
-            context = self._deployment.context(self._browser, theme=WIDTHS[width][0], phone=width == "390")
+            context = self._deployment.context(self._browser, theme=WIDTHS[width][0], phone=width == PHONE)
             page_checks.prepare(context)
             self._screens[width] = self._deployment.log_in(context)
         screen = self._screens[width]
@@ -109,7 +110,10 @@ def _every(pages: dict[str, Page]) -> Callable[[Callable[..., None]], Callable[.
 
 def _check(screen: Screen, name: str, width: str) -> None:
     themes = WIDTHS[width] if PICTURES or thorough() else WIDTHS[width][:1]
-    found = page_checks.problems(screen, themes, partial(_picture, screen, name, width))
+    looks = partial(_picture, screen, name, width)
+    found = page_checks.problems(screen, themes, looks)
+    if width == WIDE:
+        found += page_checks.in_forced_colours(screen, looks) + page_checks.zoomed(screen, looks)
     if found:
         pytest.fail("\n".join([screen.page.url, *map(str, found)]), pytrace=False)
 
@@ -145,4 +149,4 @@ def test_texts_that_attack_are_texts(name: str, width: str, hostile: World) -> N
 
 
 def test_a_character_that_turns_the_text_around_is_shown_by_its_name(hostile: World) -> None:
-    hostile.open(HOSTILE["hostile-event"], "1440").shows("⟨RLO⟩")
+    hostile.open(HOSTILE["hostile-event"], WIDE).shows("⟨RLO⟩")

@@ -146,43 +146,6 @@ def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validatio
     assert server.functory.functions.get(name)["number"] == 1
 
 
-def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execution(
-    server: Deployment, hands: Hands
-) -> None:
-    name = name_for(hands, "flaky")
-    save(
-        server,
-        name,
-        f"""
-        def {name}() -> str:
-            from functory import state
-            if state.get("tried", False):
-                return "fine now"
-            state.set("tried", True)
-            raise KeyError("amount")
-        """,
-    )
-    failed = server.functory.start_execution(name, {})
-    server.functory.settle()
-    screen = hands.screen
-    screen.go("/").ready()
-    hands.push("failed/h", "link")
-    row = screen.page.locator(".table-row").filter(has_text=name).first
-    row.wait_for()
-    if hands.keys:
-        screen.press("Enter")
-    else:
-        row.click()
-    screen.shows("KeyError")
-    screen.shows("raise KeyError")
-    old = screen.page.url
-    hands.use("r", "Retry")
-    screen.page.wait_for_url(lambda url: url != old)
-    screen.shows("succeeded")
-    assert failed["id"] not in screen.page.url
-    screen.page.locator(f"a[href='/executions/{failed['id']}']").first.wait_for()
-
-
 def test_a_trigger_is_made_from_an_event_by_choosing_values_and_fires_for_the_next_one(
     server: Deployment, hands: Hands
 ) -> None:
@@ -220,40 +183,6 @@ def test_a_trigger_is_made_from_an_event_by_choosing_values_and_fires_for_the_ne
     server.functory.settle()
     rows = server.functory.executions.list(function=name)
     assert [row["state"] for row in rows] == ["succeeded"]
-
-
-def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matches_it(
-    server: Deployment, hands: Hands
-) -> None:
-    name = name_for(hands, "alarm")
-    kind = f"{name}.raised"
-    save(server, name, f"def {name}() -> str:\n    return 'told'\n")
-    server.functory.register_trigger(
-        f"on-{name}", on={"type": [kind], "data": {"level": [{"numeric": [">", 5]}]}}, function=name, input={}
-    )
-    id_ = server.functory.emit(kind, {"level": 4}, subject="boiler")
-    server.functory.settle()
-    screen = hands.screen
-    screen.go(f"/events/{id_}").ready()
-    screen.shows(f"on-{name}")
-    screen.go(f"/triggers/on-{name}?event={id_}").ready()
-    clause = screen.page.locator(".clauses li", has_text="data.level")
-    clause.wait_for()
-    expect(clause).to_contain_text("found 4")
-    expect(screen.page.locator(".verdict.no")).to_have_count(1)
-    hands.edit("Pattern", f'{{"type": ["{kind}"], "data": {{"level": [{{"numeric": [">", 3]}}]}}}}')
-    screen.page.locator(".verdict.yes").wait_for()
-    expect(clause).not_to_have_class(re.compile("tone-bad"))
-    hands.use("Control+s", "Save as v2")
-    screen.page.locator("dialog").get_by_text("It matches 1 of").wait_for()
-    hands.push("Save", exact=True)
-    screen.shows(f"Saved on-{name} v2")
-    if hands.keys:
-        screen.page.evaluate("document.activeElement?.blur()")
-        screen.press("d")
-    else:
-        hands.push("Dry run")
-    screen.shows(f"It would run {name}")
 
 
 def test_a_paused_trigger_says_why_and_its_matches_say_so_until_it_is_resumed(

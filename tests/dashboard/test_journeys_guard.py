@@ -1,14 +1,12 @@
-"""Journeys through schedules, secrets and access, once with the mouse and once with the keyboard alone."""
+"""Journeys through backfills, secrets and grants, once with the mouse and once with the keyboard alone."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import SecretStr
 
 from tests.services.http_proxy import HttpProxy
 from tests.support.dashboard import Deployment, dashboard_server
@@ -16,9 +14,6 @@ from tests.support.dashboard_hands import Hands
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-INPUT = "Input, JSON with {{ … }} expressions; empty leaves it"
-PASSWORD = "a password that is long"
 
 
 @pytest.fixture(scope="module")
@@ -43,58 +38,6 @@ def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) 
 def name_for(hands: Hands, base: str) -> str:
     """A name that the other hands do not use."""
     return f"{base}-{'keys' if hands.keys else 'mouse'}"
-
-
-def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reason_after(
-    server: Deployment, hands: Hands
-) -> None:
-    name, screen = name_for(hands, "nightly"), hands.screen
-    screen.go("/schedules").ready()
-    if hands.keys:
-        screen.press("n")
-    else:
-        screen.page.get_by_role("link", name="New schedule").first.click()
-    hands.write("Name", name)
-    hands.write("Expression", "30 2 * * *")
-    hands.write("Time zone", "Europe/Berlin")
-    hands.write("Function to run; empty leaves it to triggers", "report")
-    hands.write(INPUT, '{"day": "{{ event.data.local_time }}"}')
-    screen.shows("First times after clocks change")
-    preview = screen.page.locator(".card", has_text="When it ticks")
-    # In its zone and in that of the reader, winter and summer.
-    preview.get_by_text(re.compile(r"02:30 \+01:00")).first.wait_for()
-    preview.get_by_text(re.compile(r"\+02:00")).first.wait_for()
-    preview.get_by_text(re.compile(r"(19|20|21):30:00")).first.wait_for()
-    assert server.functory.schedules.list() == [] or name not in str(server.functory.schedules.list())
-    # Six fields: every second.
-    hands.write("Expression", "* * * * * *")
-    preview.get_by_text("First times after clocks change").wait_for(state="detached")
-    if hands.keys:
-        screen.press("Control+s")
-    else:
-        hands.push("Save")
-    ticks = screen.page.locator(".card", has_text="Newest ticks")
-    ticks.get_by_role("link", name="execution →").first.wait_for()
-    # A tick that its trigger did not follow says why in its row.
-    hands.use("p", "Pause")
-    screen.page.get_by_role("dialog").wait_for()
-    hands.write("Why", "until tomorrow")
-    screen.press("Enter")
-    screen.shows("until tomorrow")
-    server.functory.triggers.pause(f"schedule-{name}", note="too loud", author="ada")
-    hands.use("r", "Run now")
-    confirm = screen.page.get_by_role("dialog").get_by_role("button", name="Run now")
-    hands.reach(confirm)
-    if hands.keys:
-        screen.press("Enter")
-    ticks.get_by_text("trigger paused").first.wait_for()
-    if hands.keys:
-        hands.reach(ticks.get_by_role("link", name="execution →").last)
-        screen.press("Enter")
-    else:
-        ticks.get_by_role("link", name="execution →").last.click()
-    screen.page.wait_for_url("**/executions/*")
-    screen.shows("report")
 
 
 def test_a_backfill_is_listed_before_it_fires(server: Deployment, hands: Hands) -> None:
@@ -162,55 +105,6 @@ def test_the_value_of_a_secret_crosses_the_wire_once_and_only_towards_the_server
         for value in values:
             assert value.encode() not in proxy.answers
             assert value not in caplog.text
-
-
-def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Browser) -> None:
-    name, screen = name_for(hands, "viewer"), hands.screen
-    server.functory.users.create(name, SecretStr(PASSWORD), role="viewer")
-    event = server.functory.emit(
-        "note.taken", {"text": "the content of the note"}, subject="the subject of it"
-    )
-    execution = server.functory.executions.start("report", {"day": "the content of the input"})
-    server.functory.settle()
-    with HttpProxy([server.url]) as proxy:
-        context = server.context(browser)
-        screen = Deployment(server.functory, proxy.url).log_in_as(context, name, PASSWORD)
-        # A route of payloads refuses; the page draws the marker in its place.
-        screen.expected += ["403"]
-        for path in (f"/events/{event}", f"/executions/{execution['id']}?tab=io", "/events", "/executions"):
-            screen.go(path).ready()
-            screen.shows("redacted")
-        assert b"the content of the" not in proxy.answers and b"the subject of it" not in proxy.answers
-        context.close()
-        screen.silent()
-
-
-def test_a_login_that_ends_elsewhere_kills_the_open_page(
-    server: Deployment, hands: Hands, browser: Browser
-) -> None:
-    name = name_for(hands, "operator")
-    server.functory.users.create(name, SecretStr(PASSWORD), role="operator")
-    context = server.context(browser)
-    open_page = server.log_in_as(context, name, PASSWORD)
-    open_page.expected += ["401"]
-    open_page.go("/executions").ready()
-    open_page.page.get_by_text("live", exact=True).first.wait_for()
-    hands.screen.go(f"/people/{name}").ready()
-    hands.push("End", exact=True)
-    # Within five seconds, also when nothing happens on the page, it shows no row any more and asks who is there.
-    open_page.page.locator("input[name=password]").wait_for()
-    assert "/login?next=%2Fexecutions" in open_page.page.url
-    function = name_for(hands, "late").replace("-", "_")
-    server.functory.functions.save(f"def {function}() -> int:\n    return 1\n", author="ada")
-    server.functory.executions.start(function, {})
-    server.functory.settle()
-    # What happens now arrives at the other page.
-    hands.screen.go("/executions")
-    hands.screen.shows(function)
-    assert function not in open_page.text("body")
-    answer = "fetch('/api/v1/executions').then((answer) => answer.status)"
-    assert open_page.page.evaluate(answer) == 401
-    context.close()
 
 
 def test_a_grant_is_approved_and_another_one_refused_with_a_reason(

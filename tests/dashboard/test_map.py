@@ -41,7 +41,7 @@ def test_the_whole_map_is_seen_when_it_opens(screen: Screen) -> None:
 
 
 def test_a_map_that_would_be_too_small_to_read_scrolls_and_keeps_targets_for_fingers(screen: Screen) -> None:
-    screen.page.set_viewport_size({"width": 390, "height": 800})
+    screen.page.set_viewport_size({"width": 360, "height": 800})
     screen.go("/map").ready()
     screen.page.locator("[data-box]").first.wait_for()
     assert _scale(screen) == pytest.approx(0.7, rel=0.001)

@@ -39,7 +39,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 DESKTOP = {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 360, "height": 780}
 
 
 def launch(playwright: Playwright, program: Path) -> Browser:
@@ -64,6 +64,8 @@ class Screen:
     asked: dict[str, None] = field(default_factory=dict)
     # The newest answer to each of them.
     answers: dict[str, Response] = field(default_factory=dict)
+    # Keys that `press` has pressed.
+    pressed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
@@ -140,6 +142,7 @@ class Screen:
 
     def press(self, *keys: str) -> Screen:
         """Press keys, one after the other."""
+        self.pressed += keys
         for key in keys:
             self.page.keyboard.press(key)
         return self

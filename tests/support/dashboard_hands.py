@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Tab stops of a page at most.
 STOPS = 120
+# Keys that go to a part or choose its text.
+WAY = ("Tab", "Control+a")
 _FOCUSED = "element => element.getRootNode().activeElement === element"
 
 
@@ -21,6 +23,11 @@ class Hands:
 
     screen: Screen
     keys: bool
+
+    @property
+    def strokes(self) -> list[str]:
+        """The keys pressed so far, without what was written and without the Tabs on the way to a part."""
+        return [key for key in self.screen.pressed if key not in WAY]
 
     def reach(self, target: Locator) -> None:
         """Bring the focus to a part of the page."""

@@ -20,6 +20,8 @@ const theme = EditorView.theme({
   "&.cm-focused .cm-activeLineGutter": { color: "var(--ink)" },
   ".cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": {
     backgroundColor: "var(--sel)",
+    // Drawn in forced colours only.
+    outline: "1px solid transparent",
   },
   ".cm-selectionMatch, .cm-searchMatch": { backgroundColor: "var(--sel)", outline: "1px solid var(--control)" },
   "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--sel)", outline: "1px solid var(--control)" },
@@ -33,7 +35,11 @@ const theme = EditorView.theme({
     fontFamily: "var(--sans)",
   },
   ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--mono)", maxHeight: "var(--small-box)" },
-  ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--sel)", color: "var(--ink)" },
+  ".cm-tooltip-autocomplete > ul > li[aria-selected]": {
+    backgroundColor: "var(--sel)",
+    color: "var(--ink)",
+    outline: "1px solid transparent",
+  },
   ".cm-completionDetail": { color: "var(--dim)", fontStyle: "normal", marginLeft: "var(--s4)" },
   ".cm-completionMatchedText": { color: "var(--accent)", textDecoration: "none" },
   ".cm-diagnostic": { padding: "var(--s2) var(--s4)", whiteSpace: "pre-wrap", maxWidth: "var(--dialog-width)" },
@@ -55,9 +61,11 @@ const theme = EditorView.theme({
   },
   ".cm-changedText, &.cm-merge-b .cm-changedText": {
     background: "color-mix(in srgb, var(--ok) 26%, transparent)",
+    textDecoration: "var(--inserted)",
   },
   "&.cm-merge-a .cm-changedText, .cm-deletedChunk .cm-deletedText, .cm-deletedText": {
     background: "color-mix(in srgb, var(--bad) 26%, transparent)",
+    textDecoration: "var(--deleted)",
   },
   // On these grounds the colours of strings and words have too little contrast.
   ".cm-changedText *, .cm-deletedText *": { color: "var(--ink)" },

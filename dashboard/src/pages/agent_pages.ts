@@ -1,4 +1,4 @@
-// The pages of language models, of agents and of their runs: one chunk.
+// The pages of language models, of agents and of their runs.
 
 export { AgentPage } from "./agent.tsx";
 export { AgentsPage } from "./agent_list.tsx";

@@ -1,10 +1,8 @@
-// Routes of language models, of agents and of their runs. Their pages are a chunk of their own.
+// Routes of language models, of agents and of their runs.
 
-import { later } from "../parts/later.tsx";
 import type { Route } from "../routes.ts";
 import { shortId } from "../short_ids.ts";
-
-const page = later(() => import("./agent_pages.ts"));
+import { page } from "./more.ts";
 
 /** The tab of an execution that shows what it asked of models. */
 export const modelsTab = () => page("ExecutionCalls");

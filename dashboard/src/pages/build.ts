@@ -1,9 +1,7 @@
 // Routes of functions, triggers and the map.
 
 import type { Route } from "../routes.ts";
-import { later } from "../parts/later.tsx";
-
-const page = later(() => import("./build_pages.ts"));
+import { page } from "./more.ts";
 
 export const buildRoutes: readonly Route[] = [
   { pattern: "/functions", nav: "functions", title: () => "Functions", page: page("FunctionsPage") },

@@ -1,4 +1,4 @@
-// The pages of functions, triggers and the map: one chunk.
+// The pages of functions, triggers and the map.
 
 export { FunctionPage, NewFunctionPage } from "./function.tsx";
 export { FunctionsPage } from "./functions.tsx";

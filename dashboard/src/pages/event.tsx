@@ -93,7 +93,7 @@ export function EventPage({ id }: { id: string }) {
               <EventFacts row={one} />
               <Card title="Decisions" more={<DecisionCounts of={decisions.data} />}>
                 <Show of={decisions} rows={4}>
-                  {(all) => <Decisions of={all} state={one.state} />}
+                  {(all) => <Decisions of={all} event={one} />}
                 </Show>
               </Card>
             </div>
@@ -159,11 +159,11 @@ function DecisionCounts({ of }: { of: readonly Decision[] | null }) {
 }
 
 /** Every trigger's decision: fired first, then suppressed, then those that came nearest to a match. */
-export function Decisions({ of, state }: { of: readonly Decision[]; state: string }) {
+export function Decisions({ of, event }: { of: readonly Decision[]; event: Pick<Event, "id" | "state"> }) {
   if (!of.length)
     return (
-      <Empty title={state === "pending" ? "It is not routed yet." : "There is no trigger yet."}>
-        {state !== "pending" && <More to={urls.triggers()}>Triggers</More>}
+      <Empty title={event.state === "pending" ? "It is not routed yet." : "There is no trigger yet."}>
+        {event.state !== "pending" && <More to={urls.triggers()}>Triggers</More>}
       </Empty>
     );
   const order = ["fired", "suppressed", "no match"];
@@ -173,13 +173,13 @@ export function Decisions({ of, state }: { of: readonly Decision[]; state: strin
   return (
     <ul class="decisions">
       {sorted.map((one) => (
-        <DecisionLine key={one.trigger} of={one} open={sorted.length === 1} />
+        <DecisionLine key={one.trigger} of={one} event={event.id} open={sorted.length === 1} />
       ))}
     </ul>
   );
 }
 
-function DecisionLine({ of, open: atFirst }: { of: Decision; open: boolean }) {
+function DecisionLine({ of, event, open: atFirst }: { of: Decision; event: string; open: boolean }) {
   const [open, setOpen] = useState(atFirst);
   const kind = kindOf(of);
   const opens = of.clauses.length > 0 || of.chain.length > 0;
@@ -197,7 +197,7 @@ function DecisionLine({ of, open: atFirst }: { of: Decision; open: boolean }) {
           {opens ? (open ? "▾" : "▸") : ""}
         </button>
         <State state={kind} bare />
-        <Link to={urls.trigger(of.trigger)}>
+        <Link to={urls.trigger(of.trigger, { event })}>
           <Name text={of.trigger} />
         </Link>
         <span class="dim">v{of.version}</span>
@@ -290,7 +290,7 @@ export function EventBeside({ id }: { id: string }) {
             <Json value={row.data} root="data" label="Data" />
             <h3>Decisions</h3>
             <Show of={decisions} rows={3}>
-              {(all) => <Decisions of={all} state={row.state} />}
+              {(all) => <Decisions of={all} event={row} />}
             </Show>
           </>
         )}

@@ -1,11 +1,8 @@
-// Routes of sources, guards, administration, one's own settings, batches and the search. Their pages are a chunk of
-// their own.
+// Routes of sources, guards, administration, one's own settings, batches and the search.
 
-import { later } from "../parts/later.tsx";
 import type { Route } from "../routes.ts";
 import { shortId } from "../short_ids.ts";
-
-const page = later(() => import("./guard_pages.ts"));
+import { page } from "./more.ts";
 
 const SOURCES = [
   { path: "schedules", title: "Schedules", one: "schedule", name: "Schedule" },

@@ -1,4 +1,4 @@
-// The pages of sources, guards, administration, one's own settings, batches and the search: one chunk.
+// The pages of sources, guards, administration, one's own settings, batches and the search.
 
 export { ApprovalsPage } from "./approvals.tsx";
 export { AuditPage } from "./audit.tsx";

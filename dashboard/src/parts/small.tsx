@@ -166,12 +166,12 @@ export function Empty({ title, children }: { title: string; children?: Component
 /** An error in its place: what, why, what to try, and a retry. */
 export function Fault({ error, retry }: { error: unknown; retry?: () => void }) {
   const problem = asProblem(error);
-  const { trace, pruned_before } = problem.members as { trace?: unknown; pruned_before?: unknown };
+  const { trace, pruned_before, technical, id } = problem.members as Readonly<Record<string, unknown>>;
   return (
     <div class="fault" role="alert">
       <Mark name={problem.status === 403 ? "secret" : "warning"} />
       <div>
-        <p class="fault-what">{visible(problem.what)}</p>
+        <p class="fault-what">{technical ? "this page could not be drawn" : visible(problem.what)}</p>
         {typeof pruned_before === "string" ? (
           <p>It may have been pruned: retention deletes everything that ended before {instant(pruned_before)}.</p>
         ) : (
@@ -189,6 +189,17 @@ export function Fault({ error, retry }: { error: unknown; retry?: () => void }) 
           </p>
         ))}
         {typeof trace === "string" && <p class="dim">In the server's log: {trace}</p>}
+        {typeof technical === "string" && (
+          <>
+            <p class="dim">
+              Id of the fault: <Copy text={`${id} ${path.value}\n${technical}`} what="the report">{String(id)}</Copy>
+            </p>
+            <details>
+              <summary>Details for a report</summary>
+              <pre class="fault-technical">{visible(technical)}</pre>
+            </details>
+          </>
+        )}
         {retry && <Button onClick={retry}>Try again</Button>}
       </div>
     </div>

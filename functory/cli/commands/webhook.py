@@ -258,7 +258,8 @@ _NOUN = SourceNoun(
         "resume": "Resume a paused webhook.",
         "delete": "Delete a webhook. Its events stay.",
     },
-    fields="name state version config note problem problem_at last_event_at events_last_hour refused refusals author url",
+    fields="name state version config note problem problem_at last_event_at events_last_hour refused refusals author "
+    "url",
     details="warnings",
     columns={
         "name": "NAME",
