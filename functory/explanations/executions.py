@@ -20,7 +20,7 @@ REMEDIES = {
     "shadow": "functory trigger promote {trigger}",
     "trigger_paused": "functory trigger resume {trigger}",
     "function_unavailable": "save or activate the function, or change {trigger}",
-    "input_error": "correct the input template: functory trigger show {trigger}",
+    "input_error": "change the parameters of its function, or the input of {trigger} for later events",
     "condition_error": "correct the condition: functory trigger show {trigger}",
     "idempotent": "the same idempotency key has fired before; functory trigger debug {trigger} shows the keys",
     "rate_limited": "raise its rate_limit, or use a throttle, with which further executions wait",
@@ -239,7 +239,9 @@ def _suppressed(row: Mapping[str, Any]) -> str:
     detail = f": {row['detail'].splitlines()[0]}" if row["detail"] else ""
     remedy = REMEDIES.get(row["reason"], "").format(trigger=trigger, root=row["root_id"])
     if remedy:
-        remedy += f". Once only: functory trigger replay {trigger} {row['event_id']}"
+        # A replay makes the same input again, by the version of the trigger that matched.
+        when = "Then" if row["reason"] == "input_error" else "Once only"
+        remedy += f". {when}: functory trigger replay {trigger} {row['event_id']}"
     return (
         f"Its event {row['type']} matched the trigger {trigger} v{row['trigger_version']}, which was "
         f"suppressed by {row['reason']}{bounds}{detail}." + (f" What to do: {remedy}." if remedy else "")

@@ -71,7 +71,8 @@ def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Pr
                 f"functory function activate {target['name']}@{target['number']}",
             )
         ]
-    return [replace(one, pointer=pointer("input")) for one in input_problems(compiled, target)]
+    problems = input_problems(compiled, target, around.functions)
+    return [replace(one, pointer=pointer("input")) for one in problems]
 
 
 def _pattern_problems(compiled: CompiledTrigger, around: Surroundings) -> Iterator[Problem]:

@@ -356,3 +356,30 @@ class TestFunction:
         assert "did you mean work?" in said
         (said,) = warnings(function("work", state="disabled"))
         assert "the function work is disabled" in said
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken", "fits"),
+    [
+        ("array", "object", False),
+        ("string", "integer", False),
+        ("number", "integer", True),
+        ("object", "object", True),
+        (["array", "null"], "object", True),
+        (None, "object", True),
+    ],
+)
+def test_an_output_whose_declared_type_the_function_does_not_take_is_a_warning(declared, taken, fits):
+    """BabyAGI's spelling passes the output itself, whatever the parameter is called."""
+    parse = function("parse", output_schema=None if declared is None else {"type": declared})
+    work = function("work", {"event": {"type": taken}})
+    known = {"parse": parse, "work": work}
+    made = definition.parse(
+        {"event_type": "function_executed", "target_function": "parse", "trigger_function": "work"}
+    )
+    compiled = definition.compile_definition({"id": "", "name": "t", "version": 0, "definition": made})
+    said = save_checks.check(compiled, Surroundings(known, work))
+    assert (not said) is fits
+    if not fits:
+        assert f"event gets the output, whose declared type is {declared}" in said[0]
+        assert "give the trigger an input" in said[0]
