@@ -173,11 +173,14 @@ def invariants(installation: Installation) -> list[Finding]:
 def guards(installation: Installation) -> list[Finding]:
     """What guards have dropped and was not resumed."""
     from functory.cli.output import dropped_matches
+    from functory.engine.triggers.store import Triggers
     from functory.engine.triggers.suppressions import Suppressions
 
     if installation.data is None:
         return []
-    found = dropped_matches.describe(Suppressions(installation.data).dropped(dropped_matches.DAY))
+    rows = Suppressions(installation.data).dropped(dropped_matches.DAY)
+    existing = {row["name"] for row in Triggers(installation.data).definitions()} if rows else set[str]()
+    found = dropped_matches.describe(rows, existing)
     return [Finding("guards", "warn", what, advice) for what, advice in found]
 
 
