@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from functory.engine.names import author_in_words
+from functory.explanations.quantities import count_of
+
 FormatTime = Callable[[datetime | None], str]
 
 # Advice for each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
@@ -117,7 +120,7 @@ def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, A
         return []
     counts = Counter(step["state"] for step in steps)
     listed = ", ".join(f"{counts[state]} {state}" for state in STEP_STATES if counts[state])
-    said = [f"{len(steps)} steps are compensated, the newest first: {listed}."]
+    said = [f"{count_of(len(steps), 'step is', 'steps are')} compensated, the newest first: {listed}."]
     stuck = next((step for step in steps if step["state"] == "failed"), None)
     if stuck is not None:
         said += [
@@ -172,7 +175,7 @@ def _state(
             "It expired: it was not started in time.",
             f"To run it: functory execution replay {row['id']}",
         ]
-    tries = f"{row['attempt']} of at most {row['max_attempts']} attempts were made"
+    tries = f"{row['attempt']} of at most {count_of(row['max_attempts'], 'attempt')} were made"
     if state == "dead":
         said = f"It is dead: each attempt ended without a result ({error}); {tries}."
     else:
@@ -191,7 +194,7 @@ def _why_not_again(row: Mapping[str, Any]) -> str:
         return f"it was not tried again: {row['error']['final']}"
     if not row["retries"]:
         return "it has no retries"
-    return f"its {row['retries']} retries are used up"
+    return f"its {count_of(row['retries'], 'retry is', 'retries are')} used up"
 
 
 def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: FormatTime) -> list[str]:
@@ -209,7 +212,9 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: F
             f"It is queued until there is a slot for its concurrency limit: functory trigger debug {name}"
         )
     elif workers:
-        said.append(f"It is queued and waits for one of {workers} living workers.")
+        said.append(
+            f"It is queued and waits for {'the living worker' if workers == 1 else f'one of {workers} living workers'}."
+        )
     else:
         start = "functory dev" if embedded else "functory worker"
         said.append(f"It is queued, and no worker is alive. To start one: {start}")
@@ -227,7 +232,7 @@ def _running(
         waiting = ", ".join(f"{c['function']} v{c['version']} ({c['state']}, {c['id']})" for c in children)
         said.append(f"It waits for {waiting}.")
     if row["cancel_requested_at"] is not None:
-        by = f" by {row['cancelled_by']}" if row.get("cancelled_by") else ""
+        by = f" by {author_in_words(row['cancelled_by'])}" if row.get("cancelled_by") else ""
         said.append(f"Its worker has been asked to stop it{by}.")
     return said
 

@@ -41,7 +41,9 @@ def _draw(out: CommandOutput, found: dict[str, Any], existing: Collection[str]) 
             else "none (workers claim from the database)"
             if broker["kind"] == "none"
             else f"{broker['kind']}, {broker['problem'] or 'reachable'}",
-            "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
+            "workers": f"{len(workers)} alive, {console.count_of(slots, 'slot')}"
+            if workers
+            else "none alive",
             "functions": found["functions"],
             "triggers": found["triggers"],
             "sources": _source_counts(found["sources"]),
@@ -57,7 +59,7 @@ def _draw(out: CommandOutput, found: dict[str, Any], existing: Collection[str]) 
         since = console.format_time(worker["started_at"])
         confined = worker["isolation"] != "none"
         sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
-        line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
+        line = f"  {worker['id']}  {console.count_of(worker['slots'], 'slot')}, {sandbox}, since {since}"
         out.styled((line, "dim" if confined else "red"))
     _draw_failed_matches(out, found["failed_matches"])
     for title, counts in (("open work", found["open"]), ("so far", found["totals"])):

@@ -388,7 +388,9 @@ def test_an_output_whose_declared_type_the_function_does_not_take_is_a_warning(d
 def test_a_pattern_on_the_function_that_the_trigger_runs_says_which_guard_stops_it():
     own = {"type": ["execution.succeeded"], "subject": ["work"]}
     (said,) = warnings(on=own)
-    assert said.startswith("the pattern takes the events of work, which the trigger runs itself: the guard own_event")
+    assert said.startswith(
+        "the pattern takes the events of work, which the trigger runs itself: the guard own_event"
+    )
     assert said.endswith("use the guards allow_self and acknowledge_cycle")
     assert warnings(on=own, guards={"allow_self": True, "acknowledge_cycle": 1}) == []
     assert warnings(function("parse"), on=own | {"subject": ["parse"]}) == []

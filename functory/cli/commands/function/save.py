@@ -221,7 +221,11 @@ def _note_progress(names: Sequence[str], failed: int) -> None:
     """Say which functions were saved, which one failed (its place in ``names``) and which ones were not tried."""
     if len(names) == 1:
         return
-    parts = (("saved", names[:failed]), ("failed", names[failed : failed + 1]), ("not tried", names[failed + 1 :]))
+    parts = (
+        ("saved", names[:failed]),
+        ("failed", names[failed : failed + 1]),
+        ("not tried", names[failed + 1 :]),
+    )
     console.note("; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some))
 
 

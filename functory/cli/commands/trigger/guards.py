@@ -280,21 +280,22 @@ def _print_comparison(out: CommandOutput, name: str, result: Mapping[str, Any]) 
         difference = result["difference"]
         out.record(
             {
-                "stored version": f"would fire {_count_firings(result['stored'])} times",
-                "difference": f"{difference['events']:,} events",
+                "stored version": f"would fire {_count_firings(result['stored'], 'time')}",
+                "difference": count_of(difference["events"], "event"),
                 "only the draft": "\n".join(difference["only_draft"][:5]) or None,
                 "only the stored one": "\n".join(difference["only_stored"][:5]) or None,
             }
         )
     out.styled(("what cannot be known", "bold"))
     for fact in result["unknown"]:
-        number = "" if fact["events"] is None else f" ({fact['events']:,} events)"
+        number = "" if fact["events"] is None else f" ({count_of(fact['events'], 'event')})"
         out.styled((f"  {fact['what']}{number}: ", "yellow"), (fact["why"], ""))
 
 
-def _count_firings(counts: Mapping[str, Any]) -> str:
-    together = counts["events_fired"] != counts["would_fire"]
-    return f"{counts['would_fire']:,}" + (f" (for {counts['events_fired']:,} events)" if together else "")
+def _count_firings(counts: Mapping[str, Any], unit: str = "") -> str:
+    fires, events = counts["would_fire"], counts["events_fired"]
+    said = count_of(fires, unit) if unit else f"{fires:,}"
+    return said + (f" (for {count_of(events, 'event')})" if events != fires else "")
 
 
 def _counts(counted: Mapping[str, int]) -> str:

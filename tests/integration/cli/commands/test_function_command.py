@@ -284,7 +284,7 @@ def test_a_disabled_function_is_enabled_with_the_version_that_was_active(shell: 
 def test_a_rename_shows_what_uses_the_name_and_keeps_it_as_an_alias(shell: Shell) -> None:
     add(shell, source(1))
     assert shell.out("function", "rename", "work", "labour", "--dry-run") == (
-        "work would be renamed to labour, with 1 versions; nothing was written"
+        "work would be renamed to labour, with 1 version; nothing was written"
     )
     (shell.folder / "caller.py").write_text("def caller():\n    return work()\n")
     shell.run("function", "add", "caller.py", "--dep", "work")
@@ -339,9 +339,21 @@ def test_a_save_speaks_of_workers_only_where_a_trigger_takes_it(shell: Shell) ->
     assert "no worker" not in add(shell, source(1)).stderr
     trigger = ("--function", "work", "--input", "{}")
     shell.run("trigger", "add", "other", "--on", '{"type": ["order.created"]}', *trigger)
-    shell.run("trigger", "add", "its", "--on", '{"type": ["function.updated"], "subject": ["parse"]}', *trigger)
+    shell.run(
+        "trigger", "add", "its", "--on", '{"type": ["function.updated"], "subject": ["parse"]}', *trigger
+    )
     assert "no worker" not in add(shell, source(2)).stderr
-    shell.run("trigger", "add", "mine", "--on", '{"type": ["function.updated"], "subject": ["work"]}', *trigger)
+    shell.run(
+        "trigger", "add", "mine", "--on", '{"type": ["function.updated"], "subject": ["work"]}', *trigger
+    )
     assert "no worker is alive: no trigger fires on this" in add(shell, source(3)).stderr
     shell.run("trigger", "pause", "mine")
     assert "no worker" not in add(shell, source(4)).stderr
+
+
+def test_a_run_of_a_name_that_there_is_not_names_a_near_one(shell: Shell) -> None:
+    add(shell, source(1))
+    assert "did you mean work?" in shell.run("run", "wrok", status=3).stderr
+    assert "did you mean" not in shell.run("run", "unlike", status=3).stderr
+    said = shell.run("run", "work@7", status=3).stderr
+    assert "has no version 7" in said and "did you mean" not in said

@@ -135,7 +135,9 @@ def test_a_version_that_breaks_stored_triggers_names_them(shell: Shell) -> None:
     assert "the trigger charge" not in shell.run("function", "add", "bill.py").stderr
 
 
-def test_a_trigger_that_takes_its_own_events_is_no_cycle_until_its_guard_lets_them_through(shell: Shell) -> None:
+def test_a_trigger_that_takes_its_own_events_is_no_cycle_until_its_guard_lets_them_through(
+    shell: Shell,
+) -> None:
     own = '{"type": ["execution.succeeded"], "subject": ["bill"]}'
     said = add(shell, "--input", '{"total": 1}', on=own).stderr
     assert "warning: the pattern takes the events of bill, which the trigger runs itself" in said

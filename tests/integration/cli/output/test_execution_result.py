@@ -36,8 +36,12 @@ def test_a_run_warns_of_a_match_whose_input_does_not_fit(shell: Shell) -> None:
     assert "change the parameters of its function" in shell.out("execution", "why", id_)
 
 
-def test_a_run_warns_of_failed_matches_of_all_that_it_caused_and_counts_the_further_ones(shell: Shell) -> None:
-    shell.run("trigger", "add", "on-load", "--on", OF_LOAD, "--function", "report", "--input", '{"number": 1}')
+def test_a_run_warns_of_failed_matches_of_all_that_it_caused_and_counts_the_further_ones(
+    shell: Shell,
+) -> None:
+    shell.run(
+        "trigger", "add", "on-load", "--on", OF_LOAD, "--function", "report", "--input", '{"number": 1}'
+    )
     for number in range(7):
         shell.run("trigger", "add", f"on-report-{number}", "--on", OF_REPORT, "--function", "missing")
     done = shell.run("run", "load")
