@@ -359,7 +359,8 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
             except (FunctoryError, KeyboardInterrupt):
                 if written:
                     console.warn(
-                        f"written before this: {console.count_of(written, 'event')}; to go on: --skip {skip + written}"
+                        f"{console.count_of(written, 'event was', 'events were')} written before this; "
+                        f"to go on: --skip {skip + written}"
                     )
                 raise
         if written:
