@@ -132,7 +132,7 @@ def run(action: Action, given: Filters, yes: bool, out: CommandOutput, *, latest
         if given.dry_run or not found.count:
             _print_count(out, action, found)
             return
-        confirm(f"{action.capitalize()} {_number(found)} executions?", yes)
+        confirm(f"{action.capitalize()} {_number(found)}?", yes)
         row = _carry_out(engine, request)
         if out.json:
             out.value(_as_json(row))
@@ -191,11 +191,12 @@ def _print_count(out: CommandOutput, action: str, found: Found) -> None:
     if out.json:
         out.value({"dry_run": True, "count": found.count, "complete": found.complete})
     else:
-        out.styled((f"{action} is for {_number(found)} executions", ""))
+        out.styled((f"{action} is for {_number(found)}", ""))
 
 
 def _number(found: Found) -> str:
-    return f"{found.count:,}" if found.complete else f"more than {found.count:,}"
+    said = console.count_of(found.count, "execution")
+    return said if found.complete else f"more than {said}"
 
 
 def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:

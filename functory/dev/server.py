@@ -133,7 +133,7 @@ def _banner(functory: Functory, url: str, metrics: str, link: str | None) -> lis
         ("Metrics", metrics, ""),
         ("Data", data, "functory dev --reset to start anew" if file is not None else ""),
         ("Stored", f"{count_of(functions, 'function')}, {count_of(triggers, 'trigger')}", ""),
-        ("Worker", f"{settings.worker_slots} slots", f"sandbox: {tier}"),
+        ("Worker", f"{count_of(settings.worker_slots, 'slot')}", f"sandbox: {tier}"),
     ]
     kind = "PostgreSQL" if file is None else "SQLite"
     lines = [

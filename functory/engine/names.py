@@ -18,6 +18,13 @@ RESERVED = frozenset({
 })  # fmt: skip
 
 
+def author_in_words(author: str | None) -> str:
+    """Return who did something, in words: a user by the name alone would be taken for the root of a tree, or a word."""
+    if not author:
+        return "an operator"
+    return author if " " in author else f"the user {author}"
+
+
 def check_name(name: str) -> None:
     """Refuse a name that is not an identifier, or that Python or Functory reserves."""
     if isinstance(name, str) and keyword.iskeyword(name):

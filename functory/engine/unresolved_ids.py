@@ -59,6 +59,11 @@ def no_such(
             f"an id has {short_ids.LENGTH} letters and digits, or 36 characters; "
             f"its first {short_ids.LEAST} are enough when no other id begins so"
         )
+    elif not why and not short_ids.is_full(text):
+        why = (
+            f"none begins so; a short id has {short_ids.LENGTH} characters, of which the first {short_ids.LEAST} "
+            "or more are given; of a whole id the first 9 or more, with its dash"
+        )
     return NotFound(
         f"no {' or '.join(kinds)} {text[:40]!r}", why, _LISTS[kinds[0]], pruned_before=pruned_before
     )

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from functory.engine.names import author_in_words
+from functory.explanations.quantities import count_of
+
 FormatTime = Callable[[datetime | None], str]
 
 # Advice for each reason of a suppressed firing. {trigger} is the trigger's name, {root} the root's id.
@@ -20,7 +23,7 @@ REMEDIES = {
     "shadow": "functory trigger promote {trigger}",
     "trigger_paused": "functory trigger resume {trigger}",
     "function_unavailable": "save or activate the function, or change {trigger}",
-    "input_error": "correct the input template: functory trigger show {trigger}",
+    "input_error": "change the parameters of its function, or the input of {trigger} for later events",
     "condition_error": "correct the condition: functory trigger show {trigger}",
     "idempotent": "the same idempotency key has fired before; functory trigger debug {trigger} shows the keys",
     "rate_limited": "raise its rate_limit, or use a throttle, with which further executions wait",
@@ -146,7 +149,7 @@ def _compensation_progress(row: Mapping[str, Any], plan: Sequence[Mapping[str, A
         return []
     counts = Counter(step["state"] for step in steps)
     listed = ", ".join(f"{counts[state]} {state}" for state in STEP_STATES if counts[state])
-    said = [f"{len(steps)} steps are compensated, the newest first: {listed}."]
+    said = [f"{count_of(len(steps), 'step is', 'steps are')} compensated, the newest first: {listed}."]
     stuck = next((step for step in steps if step["state"] == "failed"), None)
     if stuck is not None:
         said += [
@@ -201,7 +204,7 @@ def _state(
             "It expired: it was not started in time.",
             f"To run it: functory execution replay {row['id']}",
         ]
-    tries = f"{row['attempt']} of at most {row['max_attempts']} attempts were made"
+    tries = f"{row['attempt']} of at most {count_of(row['max_attempts'], 'attempt')} were made"
     if state == "dead":
         said = f"It is dead: each attempt ended without a result ({error}); {tries}."
     else:
@@ -220,7 +223,7 @@ def _why_not_again(row: Mapping[str, Any]) -> str:
         return f"it was not tried again: {row['error']['final']}"
     if not row["retries"]:
         return "it has no retries"
-    return f"its {row['retries']} retries are used up"
+    return f"its {count_of(row['retries'], 'retry is', 'retries are')} used up"
 
 
 def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: FormatTime) -> list[str]:
@@ -238,7 +241,9 @@ def _queued(row: Mapping[str, Any], workers: int, embedded: bool, format_time: F
             f"It is queued until there is a slot for its concurrency limit: functory trigger debug {name}"
         )
     elif workers:
-        said.append(f"It is queued and waits for one of {workers} living workers.")
+        said.append(
+            f"It is queued and waits for {'the living worker' if workers == 1 else f'one of {workers} living workers'}."
+        )
     else:
         start = "functory dev" if embedded else "functory worker"
         said.append(f"It is queued, and no worker is alive. To start one: {start}")
@@ -256,7 +261,7 @@ def _running(
         waiting = ", ".join(f"{c['function']} v{c['version']} ({c['state']}, {c['id']})" for c in children)
         said.append(f"It waits for {waiting}.")
     if row["cancel_requested_at"] is not None:
-        by = f" by {row['cancelled_by']}" if row.get("cancelled_by") else ""
+        by = f" by {author_in_words(row['cancelled_by'])}" if row.get("cancelled_by") else ""
         said.append(f"Its worker has been asked to stop it{by}.")
     return said
 
@@ -268,7 +273,9 @@ def _suppressed(row: Mapping[str, Any]) -> str:
     detail = f": {row['detail'].splitlines()[0]}" if row["detail"] else ""
     remedy = REMEDIES.get(row["reason"], "").format(trigger=trigger, root=row["root_id"])
     if remedy:
-        remedy += f". Once only: functory trigger replay {trigger} {row['event_id']}"
+        # A replay makes the same input again, by the version of the trigger that matched.
+        when = "Then" if row["reason"] == "input_error" else "Once only"
+        remedy += f". {when}: functory trigger replay {trigger} {row['event_id']}"
     return (
         f"Its event {row['type']} matched the trigger {trigger} v{row['trigger_version']}, which was "
         f"suppressed by {row['reason']}{bounds}{detail}." + (f" What to do: {remedy}." if remedy else "")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from functory.explanations.quantities import count_of
+
 # Fewer executions than these say nothing: one bad minute would look like a trend.
 LEAST_RUNS = 20
 # Fewer retries than these may have failed by chance.
@@ -199,7 +201,7 @@ def _slow_call(recent: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) ->
         return None
     return Advice(
         "slow_call",
-        f"{_percent(slowest['share'])} of the time in {slowest['function']}: {slowest['calls']} calls, "
+        f"{_percent(slowest['share'])} of the time in {slowest['function']}: {count_of(slowest['calls'], 'call')}, "
         f"{_seconds(slowest['mean_seconds'])} each",
         {
             "share": slowest["share"],

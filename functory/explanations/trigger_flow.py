@@ -57,7 +57,7 @@ def advice(found: TriggerInspection, *, workers: int, embedded: bool) -> str:
             f"nothing is stuck: functory execution list --function {found.trigger['definition']['function']}"
         )
     if found.pending:
-        return f"nothing of it waits; {found.pending:,} events are not routed yet"
+        return f"nothing of it waits; {count_of(found.pending, 'event is', 'events are')} not routed yet"
     return f"nothing waits; to see why an event did not start it: functory trigger test {name} --event ID"
 
 

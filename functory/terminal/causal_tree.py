@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from functory.engine.names import author_in_words
 from functory.engine.serialization.control_characters import one_line
 from functory.explanations.executions import error_summary
 from functory.terminal import console, json_fields
@@ -127,7 +128,7 @@ def _execution(row: Mapping[str, Any]) -> list[StyledText]:
     if row.get("ends_with_parent") is False:
         parts.append(("  abandoned by its parent", "dim"))
     if row.get("cancelled_by") and state == "running":
-        parts.append((f"  is being cancelled by {row['cancelled_by']}", "yellow"))
+        parts.append((f"  is being cancelled by {author_in_words(row['cancelled_by'])}", "yellow"))
     if row["error"] and state != "succeeded":
         parts.append((f"  {error_summary(row['error'])}", "red"))
     return [*parts, (f"  {row['id']}", "dim")]

@@ -42,6 +42,13 @@ def python() -> Finding:
     return Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))
 
 
+def settings(installation: Installation) -> list[Finding]:
+    """The kind of installation that the settings describe."""
+    embedded = installation.settings.embedded
+    kind = "embedded: all roles in one process" if embedded else "client of a deployment"
+    return [Finding("settings", "ok", kind)]
+
+
 def versions(installation: Installation) -> list[Finding]:
     """Versions of Functory and of what it runs on."""
     from functory._version import __version__

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from functory.cli.checks.finding import Finding, failed
 from functory.cli.checks.installation import Installation
-from functory.terminal.console import format_duration
+from functory.terminal.console import count_of, format_duration
 
 # Work that has waited longer than this has no role that takes it, or too few of them.
 LONG_WAIT_SECONDS = 60.0
@@ -161,7 +161,7 @@ def invariants(installation: Installation) -> list[Finding]:
         return []
     with stored.read() as tx:
         results, now = verifier.last_results(tx), tx.now
-    broken = [f"{code} {row['count']:,} times" for code, row in results.items() if row["count"]]
+    broken = [f"{code} {count_of(row['count'], 'time')}" for code, row in results.items() if row["count"]]
     if broken:
         return [Finding("invariants", "fail", f"do not hold: {', '.join(broken)}", "functory verify")]
     if not results:
@@ -173,11 +173,14 @@ def invariants(installation: Installation) -> list[Finding]:
 def guards(installation: Installation) -> list[Finding]:
     """What guards have dropped and was not resumed."""
     from functory.cli.output import dropped_matches
+    from functory.engine.triggers.store import Triggers
     from functory.engine.triggers.suppressions import Suppressions
 
     if installation.data is None:
         return []
-    found = dropped_matches.describe(Suppressions(installation.data).dropped(dropped_matches.DAY))
+    rows = Suppressions(installation.data).dropped(dropped_matches.DAY)
+    existing = {row["name"] for row in Triggers(installation.data).definitions()} if rows else set[str]()
+    found = dropped_matches.describe(rows, existing)
     return [Finding("guards", "warn", what, advice) for what, advice in found]
 
 

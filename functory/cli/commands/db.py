@@ -91,7 +91,9 @@ def backup(
         out.value(made.as_json() | {"file": str(file)})
         return
     rows = sum(made.rows.values())
-    out.styled((f"{file}: {rows:,} rows of {made.created}, {_bytes(made.bytes)}, schema {made.schema}", ""))
+    out.styled(
+        (f"{file}: {count_of(rows, 'row')} of {made.created}, {_bytes(made.bytes)}, schema {made.schema}", "")
+    )
     note(
         "the backup does not contain the key of the secrets: keep FUNCTORY_SECRET_KEY, or the file secret.key"
     )
@@ -153,7 +155,9 @@ def restore(
         )
     else:
         rows = sum(done.manifest.rows.values())
-        out.styled((f"{name} is restored to its state of {done.manifest.created}: {rows:,} rows", ""))
+        out.styled(
+            (f"{name} is restored to its state of {done.manifest.created}: {count_of(rows, 'row')}", "")
+        )
         words = {
             "lost": "ran and is queued again",
             "dead": "ran its last attempt and is dead",

@@ -17,6 +17,8 @@ from functory.terminal.console import AsJson, CommandOutput
 
 # In the order in which they are made. Later ones need what earlier ones look at.
 CHECKS: dict[str, Callable[[Installation], list[Finding]]] = {
+    "python": lambda _: [machine.python()],
+    "settings": machine.settings,
     "versions": machine.versions,
     "extras": machine.extras,
     "files": machine.files,
@@ -39,6 +41,9 @@ CHECKS: dict[str, Callable[[Installation], list[Finding]]] = {
     "dashboard": machine.dashboard,
     "access": services.access,
 }
+# Findings with a name of their own, and the check that makes them. So are those of the sandbox about a better tier.
+_MADE_BY = {"schema": "database", "proc": "sandbox", "landlock": "sandbox", "cgroup": "sandbox"}
+_NO_TIER = "no tier "
 
 
 def doctor(
@@ -68,27 +73,33 @@ def doctor(
 
 
 def run_checks(names: Sequence[str] = ()) -> list[Finding]:
-    """Run these checks, or all. Without readable settings the other checks are skipped. Raises :class:`Invalid` for an
-    unknown name.
+    """Run these checks, or all. A name is that of a check or of one of its findings. Without readable settings the
+    other checks are skipped. Raises :class:`Invalid` for an unknown name.
     """
     from functory.engine.errors import FunctoryError, Invalid
     from functory.engine.settings import load_settings
+    from functory.terminal.near_options import near_options
 
-    unknown = sorted(set(names) - set(CHECKS))
+    wanted = list(dict.fromkeys(map(_check_of, names or CHECKS)))
+    unknown = sorted(set(wanted) - set(CHECKS))
     if unknown:
-        raise Invalid(f"no check {unknown[0][:40]!r}", "the checks are " + ", ".join(CHECKS))
-    findings = [] if names else [machine.python()]
+        near = near_options(unknown[0], [*CHECKS, *_MADE_BY])
+        meant = f"did you mean {' or '.join(near)}?" if near else ""
+        raise Invalid(f"no check {unknown[0][:40]!r}", "the checks are " + ", ".join(CHECKS), meant)
     try:
         settings = load_settings()
     except FunctoryError as error:
-        return [*findings, failed("settings", error)]
-    if not names:
-        kind = "embedded: all roles in one process" if settings.embedded else "client of a deployment"
-        findings.append(Finding("settings", "ok", kind))
+        return [*([machine.python()] if "python" in wanted else []), failed("settings", error)]
+    findings: list[Finding] = []
     with Installation(settings) as installation:
-        for name in names or CHECKS:
+        for name in wanted:
             findings += _run(name, installation)
     return findings
+
+
+def _check_of(name: str) -> str:
+    """Return the check that makes the finding of this name."""
+    return "sandbox" if name.startswith(_NO_TIER) else _MADE_BY.get(name, name)
 
 
 def _run(name: str, installation: Installation) -> list[Finding]:

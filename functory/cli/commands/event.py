@@ -311,7 +311,7 @@ def release(
             CommandOutput().styled((f"event {id_} is pending again", ""))
             return
         count = engine.events.release_all(type_, author=engine.author)
-    CommandOutput().styled((f"{count:,} event{'' if count == 1 else 's'} pending again", ""))
+    CommandOutput().styled((f"{console.count_of(count, 'event')} pending again", ""))
 
 
 def _raise_for_failures(engine: Functory, id_: str) -> None:
@@ -363,7 +363,8 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
             except (FunctoryError, KeyboardInterrupt):
                 if written:
                     console.warn(
-                        f"{written:,} events were written before this; to go on: --skip {skip + written}"
+                        f"{console.count_of(written, 'event was', 'events were')} written before this; "
+                        f"to go on: --skip {skip + written}"
                     )
                 raise
         if written:
@@ -371,7 +372,7 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
     if json:
         out.value({"written": written})
     else:
-        out.styled((f"wrote {written:,} event{'' if written == 1 else 's'}", ""))
+        out.styled((f"wrote {console.count_of(written, 'event')}", ""))
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

@@ -27,6 +27,15 @@ _OVERLAPS = "skip, buffer_one, buffer_all, cancel_other, terminate_other or allo
 Count = Annotated[
     int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of times to print.")
 ]
+# An example of each option whose value is often written in another way.
+_EXAMPLES = {
+    "cron": "--cron '30 2 * * *' for half past two each day",
+    "at": "--at 2026-12-24T18:00",
+    "anchor": "--anchor 2026-12-24T18:00",
+    "start": "--start 2026-12-24T18:00",
+    "end": "--end 2026-12-24T18:00",
+    "timezone": "--timezone Europe/Berlin",
+}
 Overlap = Annotated[str | None, option(f"If the previous execution still runs: {_OVERLAPS}.", "--overlap")]
 
 
@@ -74,6 +83,7 @@ def add(
     quiet: Quiet = False,
 ) -> None:
     """Save a schedule. An existing schedule is replaced; its times start from now."""
+    from functory.engine.errors import Invalid
 
     fields = {
         "cron": cron,
@@ -92,13 +102,18 @@ def add(
         "max_per_minute": max_per_minute,
     }
     with session.engine(create=True) as engine:
-        row = engine.schedules.save(
-            name,
-            function=function,
-            input=values.read_json(input_, "--input") if input_ is not None else None,
-            expected_version=expected_version,
-            **{field: value for field, value in fields.items() if value is not None},
-        )
+        try:
+            row = engine.schedules.save(
+                name,
+                function=function,
+                input=values.read_json(input_, "--input") if input_ is not None else None,
+                expected_version=expected_version,
+                **{field: value for field, value in fields.items() if value is not None},
+            )
+        except Invalid as error:
+            # Its reason begins with the first field that is wrong.
+            example = _EXAMPLES.get(error.why.partition(":")[0], "")
+            raise Invalid(error.what, error.why, error.try_ or example) from None
         times = engine.schedules.next(name, 3)
         shown = _NOUN.as_json(engine, row) if json else {}
     for warning in row["warnings"]:

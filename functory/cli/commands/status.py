@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from functory.cli import session
@@ -16,14 +17,16 @@ def status(json: AsJson = False) -> int:
     out = CommandOutput(json=json)
     with session.engine() as engine:
         found = engine.inspections.status()
+        dropped = found["dropped_by_guards"]
+        existing = {row["name"] for row in engine.triggers.list()} if dropped and not json else set[str]()
     if json:
         out.value(found)
     else:
-        _draw(out, found)
+        _draw(out, found, existing)
     return 0 if found["broker"]["reachable"] else Unavailable.code
 
 
-def _draw(out: CommandOutput, found: dict[str, Any]) -> None:
+def _draw(out: CommandOutput, found: dict[str, Any], existing: Collection[str]) -> None:
     from functory.cli.output.dropped_matches import describe
 
     database, broker, workers = found["database"], found["broker"], found["workers"]
@@ -38,7 +41,9 @@ def _draw(out: CommandOutput, found: dict[str, Any]) -> None:
             else "none (workers claim from the database)"
             if broker["kind"] == "none"
             else f"{broker['kind']}, {broker['problem'] or 'reachable'}",
-            "workers": f"{len(workers)} alive, {slots} slots" if workers else "none alive",
+            "workers": f"{len(workers)} alive, {console.count_of(slots, 'slot')}"
+            if workers
+            else "none alive",
             "functions": found["functions"],
             "triggers": found["triggers"],
             "sources": _source_counts(found["sources"]),
@@ -47,14 +52,14 @@ def _draw(out: CommandOutput, found: dict[str, Any]) -> None:
     for source in found["sources"]["problems"]:
         since = console.format_time(source["problem_at"])
         out.styled((f"  {source['kind']} {source['name']}  {source['problem']}, since {since}", "red"))
-    for dropped, advice in describe(found["dropped_by_guards"]):
+    for dropped, advice in describe(found["dropped_by_guards"], existing):
         out.styled((f"  {dropped}", "red"))
         out.styled((f"  try: {advice}", "dim"))
     for worker in workers:
         since = console.format_time(worker["started_at"])
         confined = worker["isolation"] != "none"
         sandbox = f"sandbox tier {worker['isolation']}" if confined else "SANDBOX OFF"
-        line = f"  {worker['id']}  {worker['slots']} slots, {sandbox}, since {since}"
+        line = f"  {worker['id']}  {console.count_of(worker['slots'], 'slot')}, {sandbox}, since {since}"
         out.styled((line, "dim" if confined else "red"))
     _draw_failed_matches(out, found["failed_matches"])
     for title, counts in (("open work", found["open"]), ("so far", found["totals"])):

@@ -10,7 +10,7 @@ import typer
 
 from functory.cli import session
 from functory.terminal import console
-from functory.terminal.console import AsJson, CommandOutput
+from functory.terminal.console import AsJson, CommandOutput, count_of
 
 # At least one invariant does not hold.
 EXIT_VIOLATED = 7
@@ -88,7 +88,7 @@ def _draw(out: CommandOutput, results: list[Any], again: dict[str, Any] | None) 
             (f"{verdict:<5}", console.STYLES[verdict]),
             (f" {one.code:<4}", "bold"),
             (one.title, ""),
-            (f"  {one.count:,} times" if one.count else "", "red"),
+            (f"  {count_of(one.count, 'time')}" if one.count else "", "red"),
         )
         for example in one.examples:
             out.styled((f"        {example}", ""))
@@ -96,11 +96,19 @@ def _draw(out: CommandOutput, results: list[Any], again: dict[str, Any] | None) 
             out.styled((f"        and {one.count - len(one.examples):,} more", "dim"))
     if again is not None:
         verdict = "fail" if again["missing"] else "ok"
-        skipped = f", {again['skipped']:,} matches of changed triggers skipped" if again["skipped"] else ""
+        skipped = (
+            f", {count_of(again['skipped'], 'match', 'matches')} of changed triggers skipped"
+            if again["skipped"]
+            else ""
+        )
         out.styled(
             (f"{verdict:<5}", console.STYLES[verdict]),
             (" deep ", "bold"),
-            (f"{again['events']:,} events matched again, {again['matches']:,} matches{skipped}", ""),
+            (
+                f"{count_of(again['events'], 'event')} matched again, "
+                f"{count_of(again['matches'], 'match', 'matches')}{skipped}",
+                "",
+            ),
             (f"  {again['missing']:,} without a firing" if again["missing"] else "", "red"),
         )
         for example in again["examples"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from functory.terminal.console import count_of, format_time
@@ -12,8 +12,10 @@ DAY = 86_400.0
 MAX_NAMED = 10
 
 
-def describe(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return a line and an advice for each trigger among ``rows`` of :meth:`Suppressions.dropped`."""
+def describe(rows: Sequence[Mapping[str, Any]], existing: Collection[str]) -> list[tuple[str, str]]:
+    """Return a line and an advice for each trigger among ``rows`` of :meth:`Suppressions.dropped`. ``existing`` are the
+    names of the triggers that are not deleted.
+    """
     triggers: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         triggers.setdefault(row["trigger"], []).append(row)
@@ -27,7 +29,11 @@ def describe(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         paused = mine[0]["paused_until"]
         if paused is not None:
             text += f"; its circuit breaker is open until {format_time(paused)}"
-        found.append((text, f"functory trigger resume-suppressed --trigger {name} --dry-run"))
+        advice = f"functory trigger resume-suppressed --trigger {name} --dry-run"
+        if name not in existing:
+            text += "; the trigger is deleted"
+            advice += " (without --dry-run it runs them although the trigger is deleted)"
+        found.append((text, advice))
     if len(triggers) > MAX_NAMED:
         found.append(
             (

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from functory.cli.output import compensation, hints
+from functory.engine import names
 from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
 
@@ -63,11 +64,11 @@ def draw(
             "result is": "a text (repr), because the value is not JSON"
             if row["result_kind"] == "repr"
             else None,
-            "attempts": f"{row['attempt']} of at most {row['max_attempts']}",
-            "cancelled by": row.get("cancelled_by"),
+            "attempts": _attempts_text(row),
+            "cancelled by": names.author_in_words(row["cancelled_by"]) if row.get("cancelled_by") else None,
             "no retry": (row["error"] or {}).get("final") or None,
             "worker": row["worker_id"] if open_ else None,
-            "log": console.hint(f"{log_lines} lines: functory execution logs {row['id']}")
+            "log": console.hint(f"{console.count_of(log_lines, 'line')}: functory execution logs {row['id']}")
             if log_lines
             else None,
             "calls": console.hint(f"{calls}: functory execution spans {row['id']}") if calls else None,
@@ -83,6 +84,15 @@ def draw(
         _print_error(out, row["error"])
     if found["plan"]:
         compensation.draw(out, row["id"], found["plan"])
+
+
+def _attempts_text(row: Mapping[str, Any]) -> str:
+    """The attempts of an execution, and how many there may be: after an error fewer than after a lost worker."""
+    attempt, most = row["attempt"], row["max_attempts"]
+    after_error = min(row["retries"] + 1, most)
+    if after_error == most:
+        return f"{attempt} of at most {most}"
+    return f"{attempt} (at most {after_error} when it fails, {most} when its workers are lost)"
 
 
 def _slot_request_text(request: Mapping[str, Any]) -> str:

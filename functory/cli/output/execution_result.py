@@ -22,6 +22,8 @@ _DESCENDANTS_TIMEOUT = 60.0
 _QUIET_SECONDS = 2.0
 # How long it waits before it shows lines: a worker stores none of a younger execution.
 _FIRST_SECONDS = 0.3
+# Failed matches that are named; the others are counted.
+_MAX_FAILED_MATCHES = 5
 
 
 def as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +69,8 @@ def wait_and_print(engine: Functory, id_: str, timeout: float | None, out: Comma
         out.value(row["result"])
     out.flush()
     followed = wait_for_descendants(engine, row)
+    if not out.quiet:
+        warn_of_failed_matches(engine, row)
     result_or_raise(row)
     if not out.quiet:
         took = console.format_duration(json_fields.duration(row))
@@ -128,6 +132,28 @@ def wait_for_descendants(engine: Functory, row: Mapping[str, Any]) -> bool:
             console.note(f"not everything that it caused has finished: {error.why}")
     newest = engine.executions.list(root_id=row["root_id"], limit=1)
     return bool(newest) and newest[0]["id"] > row["id"]
+
+
+def warn_of_failed_matches(engine: Functory, row: Mapping[str, Any]) -> None:
+    """In embedded mode, where all matches are decided by now, warn of those below the execution that a fault of a
+    trigger or a function suppressed. The router logs what guards suppress.
+    """
+    from functory.engine.triggers.failures import REASONS
+
+    if not engine.settings.embedded:
+        return
+    nodes = [node for top in engine.lineage.tree(row["id"], whole=False).nodes for node in top.walk()]
+    causes = {node.id: node.row["cause_execution_id"] for node in nodes if node.kind == "event"}
+    stopped = [node.row for node in nodes if node.kind == "suppressed" and node.row["reason"] in REASONS]
+    for one in stopped[:_MAX_FAILED_MATCHES]:
+        detail = f": {one['detail'].splitlines()[0]}" if one["detail"] else ""
+        console.warn(
+            f"the trigger {one['trigger'] or one['trigger_id']} has not fired: {one['reason']}{detail}"
+        )
+        console.note(f"what to do: functory execution why {causes.get(one['event_id']) or row['id']}")
+    if len(stopped) > _MAX_FAILED_MATCHES:
+        more = console.count_of(len(stopped) - _MAX_FAILED_MATCHES, "more match was", "more matches were")
+        console.warn(f"{more} suppressed: functory execution tree {row['id']}")
 
 
 def print_queued(engine: Functory, row: Mapping[str, Any], out: CommandOutput) -> None:

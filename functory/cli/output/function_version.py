@@ -203,5 +203,17 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
             row["inactive_reason"],
             f"{mend}, or functory function activate {row['name']}@{row['number']} --force",
         )
-    if row["created"] and engine.triggers.count():
+    if row["created"] and not engine.workers_alive() and _fires_trigger(engine, row["name"]):
         execution_result.warn_without_workers(engine, "no trigger fires on this")
+
+
+def _fires_trigger(engine: Functory, name: str) -> bool:
+    """True when a trigger that is not paused takes the events of a save of this function."""
+    from functory.triggers.analysis.cycles import Graph
+    from functory.triggers.analysis.emissions import Emission
+    from functory.triggers.definition import compile_definition
+
+    rows = [row for row in engine.triggers.list() if row["state"] == "enabled"]
+    graph = Graph([compile_definition(row) for row in rows], {}, {})
+    types = ("function.created", "function.updated", "function.activated")
+    return any(graph.listeners(Emission(type_, name)) for type_ in types)

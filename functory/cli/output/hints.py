@@ -59,6 +59,10 @@ _SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         r"\braise (memory_bytes|cpu|scratch_bytes|llm_calls|calls)\b(?: or scratch_files)?",
         r"give it more with --limit \1=…",
     ),
+    (
+        r'^(every|jitter|catch_up_window|--[a-z-]+): "90s", "5m", "1h30m" or "2d"$',
+        lambda found: f"--{found[1].removeprefix('--').replace('_', '-')} 90s (or 5m, 1h30m, 2d)",
+    ),
     (r"\bsubprocess=True", "--subprocess"),
     (r"\bwhen=", "--when"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from functory.engine.agents import model_fields, money
-from functory.terminal.console import format_time
+from functory.terminal.console import count_of, format_time
 
 # The fields of JSON, in their order: the same of a database and of a server.
 _METER = (
@@ -67,7 +67,7 @@ def shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits(row: Mapping[str, Any]) -> str:
-    parts = [f"{row['slots']} calls at a time"]
+    parts = [f"{count_of(row['slots'], 'call')} at a time"]
     for field, what in (("calls_per_minute", "calls"), ("tokens_per_minute", "tokens")):
         if row[field] is not None:
             parts.append(f"{row[field]:,} {what} a minute")
@@ -78,7 +78,7 @@ def _health(row: Mapping[str, Any]) -> str:
     if row.get("open_until"):
         return f"its breaker is open until {format_time(row['open_until'])}: {row['problem']}"
     if row.get("failures"):
-        return f"{row['failures']} failures in a row, the last one: {row['problem']}"
+        return f"{count_of(row['failures'], 'failure')} in a row, the last one: {row['problem']}"
     return "no failures"
 
 

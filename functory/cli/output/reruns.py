@@ -9,7 +9,7 @@ from functory.engine.agents import money
 from functory.engine.agents.run_comparison import Spent
 from functory.engine.errors import Invalid
 from functory.engine.serialization import json_codec
-from functory.terminal.console import short_json
+from functory.terminal.console import count_of, short_json
 
 # The author of reruns that only compare: they are no cases themselves.
 AUTHOR = "functory agent runs eval"
@@ -59,7 +59,7 @@ def summed(summary: Mapping[str, Any]) -> str:
     """Say how many have passed, and what that cost."""
     return (
         f"{summary['passed']} of {summary['runs']} pass ({summary['pass_rate']:.0%}), "
-        f"{summary['calls']:,} calls of models, {money.dollars(summary['usd'])}"
+        f"{count_of(summary['calls'], 'call')} of models, {money.dollars(summary['usd'])}"
     )
 
 

@@ -13,6 +13,7 @@ from functory.engine.serialization import durations
 from functory.engine.triggers.inspection import Page, TriggerInspection
 from functory.explanations.trigger_flow import format_ago, format_until, key_of
 from functory.terminal import console
+from functory.terminal.console import count_of
 
 Row = Mapping[str, Any]
 
@@ -120,7 +121,7 @@ def _progress(row: Row, composite: Row | None, flow: Row) -> str:
         return _composite_progress(row, composite)
     if "batch" in flow:
         size, limit = flow["batch"].get("max_size", 100), flow["batch"].get("max_bytes")
-        return f"{row['matches']:,} of {size:,} events, {row['bytes']:,} bytes" + (
+        return f"{row['matches']:,} of {size:,} events, {count_of(row['bytes'], 'byte')}" + (
             f" of {limit:,}" if limit else ""
         )
     if "debounce" not in flow:

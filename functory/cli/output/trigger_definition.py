@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from functory.terminal import console
-from functory.terminal.console import CommandOutput, short_json
+from functory.terminal.console import CommandOutput, count_of, short_json
 
 
 def draw(out: CommandOutput, row: Mapping[str, Any], failure: Mapping[str, Any] | None = None) -> None:
@@ -31,7 +31,7 @@ def draw(out: CommandOutput, row: Mapping[str, Any], failure: Mapping[str, Any] 
             if definition.get("compensate")
             else None,
             **_flow_control_lines(definition),
-            "fired": f"{row.get('fired') or 0} times, {row.get('suppressed') or 0} suppressed",
+            "fired": f"{count_of(row.get('fired') or 0, 'time')}, {row.get('suppressed') or 0} suppressed",
             "last": row.get("last_at"),
             "failed": None if failure is None else _failure(failure),
         }
@@ -42,7 +42,7 @@ def _failure(failure: Mapping[str, Any]) -> str:
     """Return the last failed match and the number of all."""
     at = console.format_time(failure["at"])
     return (
-        f"{failure['count']} matches, last with v{failure['version']} at {at}\n"
+        f"{count_of(failure['count'], 'match', 'matches')}, last with v{failure['version']} at {at}\n"
         f"{failure['reason']}: {failure['error']}\n"
         f"functory event why {failure['event_id']}"
     )

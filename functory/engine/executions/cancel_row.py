@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import names
 from functory.engine.database.schema import execution
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
@@ -38,7 +39,7 @@ def cancel_locked(tx: Tx, row: Mapping[str, Any], author: str) -> None:
 
 def error_of(author: str | None) -> dict[str, str]:
     """Return the error of an execution that ``author`` has cancelled."""
-    return {"type": "Cancelled", "message": f"cancelled by {author or 'an operator'}"}
+    return {"type": "Cancelled", "message": f"cancelled by {names.author_in_words(author)}"}
 
 
 def _request_cancel(tx: Tx, row: Mapping[str, Any], author: str) -> None:

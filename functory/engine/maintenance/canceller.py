@@ -20,7 +20,7 @@ from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, event, execution, open_cancel, run
 from functory.engine.events import routing_queue
 from functory.engine.executions import cancellation, open_cancels
-from functory.engine.executions.cancel_row import OPEN, cancel_locked
+from functory.engine.executions.cancel_row import OPEN, cancel_locked, error_of
 from functory.engine.executions.runs import rows as run_rows
 from functory.engine.executions.runs import transitions
 from functory.engine.service import Service
@@ -121,7 +121,7 @@ def _cancel_runs(tx: Tx, target: str, root: str, author: str) -> bool:
     for id_ in below:
         found = run_rows.lock(tx, id_)
         if found["ended_at"] is None:
-            transitions.cancel(tx, found, f"cancelled by {author or 'an operator'}")
+            transitions.cancel(tx, found, error_of(author)["message"])
     return bool(below)
 
 

@@ -49,7 +49,7 @@ def find_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Probl
         one if one.pointer else replace(one, pointer=pointer("function"))
         for one in _target_problems(compiled, around)
     ]
-    return list(dict.fromkeys([*found, *target]))
+    return list(dict.fromkeys([*found, *target, *_own_event_problems(compiled)]))
 
 
 def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Problem]:
@@ -71,7 +71,29 @@ def _target_problems(compiled: CompiledTrigger, around: Surroundings) -> list[Pr
                 f"functory function activate {target['name']}@{target['number']}",
             )
         ]
-    return [replace(one, pointer=pointer("input")) for one in input_problems(compiled, target)]
+    problems = input_problems(compiled, target, around.functions)
+    return [replace(one, pointer=pointer("input")) for one in problems]
+
+
+def _own_event_problems(compiled: CompiledTrigger) -> Iterator[Problem]:
+    """A pattern that names the function that the trigger runs: the guard for own events stops what it causes itself."""
+    function = dependencies.parse_reference(compiled.function)[0]
+    if compiled.guards.allow_self:
+        return
+    for place, pattern in patterns_of(compiled):
+        if place == "the pattern of cancel_on":
+            continue
+        if any(_is_about_ends(kind) and function in (kind.subjects or ()) for kind in kinds_of(pattern)):
+            yield Problem(
+                f"{place} takes the events of {function}, which the trigger runs itself",
+                "the guard own_event suppresses those that its own executions cause",
+                "to run for them too, use the guards allow_self and acknowledge_cycle",
+                pointer=pointer_of_place(place),
+            )
+
+
+def _is_about_ends(kind: EventKind) -> bool:
+    return (kind.type or "").startswith(("execution.", "output."))
 
 
 def _pattern_problems(compiled: CompiledTrigger, around: Surroundings) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from functory.engine.functions import arguments
 from functory.engine.serialization import json_schema
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.input_templates import TemplateExpression, parse_text
+from functory.triggers.save_checks.event_kinds import kinds_of
 from functory.triggers.save_checks.problems import Problem, listed, nearest
 
 # Faults of an object or a list that hold whatever its expressions become.
@@ -21,19 +22,32 @@ _OF_CONTAINERS = frozenset({"required", "additionalProperties", "type", "unevalu
 # Below these a schema applies only for some values.
 _CONDITIONAL = frozenset({"if", "then", "else", "not", "dependentSchemas"})
 
+# Events with the output of a function, and a value of each type that an output schema may name. A number may be whole.
+_WITH_OUTPUT = frozenset({"execution.succeeded", "output.matched"})
+_EXAMPLES: Mapping[str, Any] = {
+    "object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False,
+}  # fmt: skip
+
 Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class _Unknown:
-    """A value that depends on the event; ``example`` is one of its type, None when that is unknown too."""
+    """A value that depends on the event; ``example`` is one of its type, None when that is unknown too. ``output_type``
+    is the type that its functions declare for it, when it is their output.
+    """
 
     example: Any = None
+    output_type: str = ""
 
 
-def input_problems(compiled: CompiledTrigger, target: Mapping[str, Any]) -> list[Problem]:
-    """Return what does not fit in the input that a trigger makes for version ``target``."""
-    value = _outline_input(compiled, target["parameters"])
+def input_problems(
+    compiled: CompiledTrigger, target: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]
+) -> list[Problem]:
+    """Return what does not fit in the input that a trigger makes for version ``target``. ``functions`` has the active
+    version of each function by name: a trigger may pass what one of them returns.
+    """
+    value = _outline_input(compiled, target["parameters"], functions)
     schema = target["input_schema"]
     if isinstance(value, _Unknown) or not isinstance(schema, Mapping):
         return []
@@ -45,18 +59,22 @@ def input_problems(compiled: CompiledTrigger, target: Mapping[str, Any]) -> list
         if not _is_certain(fault, unknown):
             continue
         if compiled.template is None and fault.place and fault.place in unknown:
-            found.append(_event_problem(fault, name, takes, unknown[fault.place].example))
+            found.append(_passed_problem(fault, name, takes, unknown[fault.place]))
             continue
         found += _problems(fault, name, schema, takes, has_template=compiled.template is not None)
     return found
 
 
-def _outline_input(compiled: CompiledTrigger, parameters: Sequence[Mapping[str, Any]]) -> Any:
+def _outline_input(
+    compiled: CompiledTrigger,
+    parameters: Sequence[Mapping[str, Any]],
+    functions: Mapping[str, Mapping[str, Any]],
+) -> Any:
     """Return the input with an :class:`_Unknown` in the place of each value that depends on the event."""
     policy = compiled.buffer_policy
     several = policy is not None and policy.delivers_list
     if compiled.template is None:
-        passed = _Unknown() if compiled.passes == "output" else _Unknown({})
+        passed = _output(compiled, functions) if compiled.passes == "output" else _Unknown({})
         return arguments.bind_first(parameters, _Unknown([]) if several else passed)
     outline = _outline(compiled.template.source)
     if isinstance(outline, Mapping):
@@ -65,6 +83,20 @@ def _outline_input(compiled: CompiledTrigger, parameters: Sequence[Mapping[str, 
         # It may become the whole input.
         return outline
     return arguments.bind_first(parameters, outline)
+
+
+def _output(compiled: CompiledTrigger, functions: Mapping[str, Mapping[str, Any]]) -> _Unknown:
+    """Return the output that a trigger passes: of a known type when all functions that it listens to declare it."""
+    kinds = kinds_of(compiled.pattern) if compiled.pattern is not None else ()
+    if any(kind.type not in _WITH_OUTPUT or not kind.subjects for kind in kinds):
+        return _Unknown()
+    types: set[str] = set()
+    for subject in {subject for kind in kinds for subject in kind.subjects or ()}:
+        schema = functions[subject]["output_schema"] if subject in functions else None
+        type_ = schema.get("type") if isinstance(schema, Mapping) else None
+        types.add(type_ if isinstance(type_, str) else "")
+    type_ = types.pop() if len(types) == 1 else ""
+    return _Unknown(_EXAMPLES[type_], type_) if type_ in _EXAMPLES else _Unknown()
 
 
 def _outline(source: Any) -> Any:
@@ -110,17 +142,27 @@ def _is_certain(fault: json_schema.Fault, unknown: Mapping[Place, _Unknown]) -> 
     return is_constant or fault.keyword in _OF_CONTAINERS
 
 
-def _event_problem(fault: json_schema.Fault, name: str, takes: str, example: Any) -> Problem:
-    """Return the problem of a parameter that gets the event, or all events of a batch, and does not take it."""
+def _passed_problem(fault: json_schema.Fault, name: str, takes: str, value: _Unknown) -> Problem:
+    """Return the problem of a parameter that gets the event, the output in it, or all events of a batch, and does not
+    take it. A function may return something else than it declares: that is known when it has run.
+    """
     parameter = fault.place[0]
+    what = f"the input does not fit the function {name}"
+    if value.output_type:
+        return Problem(
+            what,
+            f"{parameter} gets the output, whose declared type is {value.output_type}; "
+            f"{name} {takes.removeprefix('it ')}",
+            f"change the parameter of {name}, or give the trigger an input",
+        )
     gets, part = "the event, which is an object", f"data.{parameter}"
-    if isinstance(example, list):
+    if isinstance(value.example, list):
         gets, part = "the events, which are a list", f"events[0].data.{parameter}"
     return Problem(
-        f"the input does not fit the function {name}",
+        what,
         f"without an input {parameter} gets {gets}; {name} {takes.removeprefix('it ')}",
         f'choose a part of it as the input: {{"{parameter}": "{{{{ {part} }}}}"}}',
-        True,
+        certain=True,
     )
 
 

@@ -158,7 +158,7 @@ def test_runs_are_paused_resumed_cancelled_and_rejected_over_a_server(
     question_of(engine, run)
     assert far.out("agent", "runs", "cancel", "@last") == f"run {run} is cancelled"
     assert far.run("agent", "runs", "watch", run, status=1).stderr.endswith(
-        f"run {run} cancelled: cancelled by ada\n"
+        f"run {run} cancelled: cancelled by the user ada\n"
     )
     assert engine.runs.question(question)["feedback"] == "no money"
 

@@ -356,3 +356,43 @@ class TestFunction:
         assert "did you mean work?" in said
         (said,) = warnings(function("work", state="disabled"))
         assert "the function work is disabled" in said
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken", "fits"),
+    [
+        ("array", "object", False),
+        ("string", "integer", False),
+        ("number", "integer", True),
+        ("object", "object", True),
+        (["array", "null"], "object", True),
+        (None, "object", True),
+    ],
+)
+def test_an_output_whose_declared_type_the_function_does_not_take_is_a_warning(declared, taken, fits):
+    """BabyAGI's spelling passes the output itself, whatever the parameter is called."""
+    parse = function("parse", output_schema=None if declared is None else {"type": declared})
+    work = function("work", {"event": {"type": taken}})
+    known = {"parse": parse, "work": work}
+    made = definition.parse(
+        {"event_type": "function_executed", "target_function": "parse", "trigger_function": "work"}
+    )
+    compiled = definition.compile_definition({"id": "", "name": "t", "version": 0, "definition": made})
+    said = save_checks.check(compiled, Surroundings(known, work))
+    assert (not said) is fits
+    if not fits:
+        assert f"event gets the output, whose declared type is {declared}" in said[0]
+        assert "give the trigger an input" in said[0]
+
+
+def test_a_pattern_on_the_function_that_the_trigger_runs_says_which_guard_stops_it():
+    own = {"type": ["execution.succeeded"], "subject": ["work"]}
+    (said,) = warnings(on=own)
+    assert said.startswith(
+        "the pattern takes the events of work, which the trigger runs itself: the guard own_event"
+    )
+    assert said.endswith("use the guards allow_self and acknowledge_cycle")
+    assert warnings(on=own, guards={"allow_self": True, "acknowledge_cycle": 1}) == []
+    assert warnings(function("parse"), on=own | {"subject": ["parse"]}) == []
+    assert warnings(on={"type": ["execution.succeeded"]}) == []
+    assert warnings(on={"type": ["order.shipped"], "subject": ["work"]}) == []

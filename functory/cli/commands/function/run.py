@@ -37,6 +37,8 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a function and print its result as JSON. Exit status 1 when it fails."""
+    from functory.engine import choices
+    from functory.engine.errors import NotFound
     from functory.engine.functions import dependencies
 
     values = input_values.read_json_object(input_json, "--input-json") if input_json is not None else {}
@@ -44,12 +46,19 @@ def run(
     out = CommandOutput(json=json, quiet=quiet)
     with session.engine(start=wait) as engine:
         function, version = dependencies.parse_reference(name)
-        row = engine.executions.start(
-            function,
-            lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
-            version=version,
-            cause="manual",
-        )
+        try:
+            row = engine.executions.start(
+                function,
+                lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
+                version=version,
+                cause="manual",
+            )
+        except NotFound as error:
+            known = [one["name"] for one in engine.functions.list()]
+            if error.why or function in known:
+                raise
+            meant = choices.suggestion(function, known).removeprefix("; ")
+            raise NotFound(error.what, meant, error.try_) from None
         if not wait:
             execution_result.print_queued(engine, row, out)
             return

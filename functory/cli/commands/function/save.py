@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -163,8 +164,7 @@ def add(
         raise Invalid("--name is the name of one function", f"{len(files)} files are given", "leave it out")
     # All are read first: nothing is saved when one of them is no function.
     texts = [values.read_text(file) for file in files]
-    for text in texts:
-        parser.parse(text, name)
+    names = [parser.parse(text, name).name for text in texts]
     fields = function_fields.fields(
         dependencies=dep,
         secrets=secret,
@@ -185,21 +185,27 @@ def add(
     )
     refused: list[FunctoryError] = []
     with session.engine(create=True) as engine:
-        for text in texts:
-            if lib is not None:
-                from functory.engine.functions.source import modules
+        for number, text in enumerate(texts):
+            try:
+                if lib is not None:
+                    from functory.engine.functions.source import modules
 
-                fields["modules"] = modules.reachable(text, modules.ModuleFolder(lib))
-            row = function_fields.save(
-                engine,
-                text,
-                name=name,
-                fields=fields,
-                expected_version=expected_version,
-                activate=activate,
-                force=force,
-                author=author,
-            )
+                    fields["modules"] = modules.reachable(text, modules.ModuleFolder(lib))
+                row = function_fields.save(
+                    engine,
+                    text,
+                    name=name,
+                    fields=fields,
+                    expected_version=expected_version,
+                    activate=activate,
+                    force=force,
+                    author=author,
+                )
+            except FunctoryError:
+                for one in refused:
+                    print_error(one)
+                _note_progress(names, number)
+                raise
             try:
                 function_version.print_saved(engine, row, CommandOutput(json=json, quiet=quiet))
             except FunctoryError as error:
@@ -209,6 +215,18 @@ def add(
         print_error(error)
     if refused:
         raise refused[-1]
+
+
+def _note_progress(names: Sequence[str], failed: int) -> None:
+    """Say which functions were saved, which one failed (its place in ``names``) and which ones were not tried."""
+    if len(names) == 1:
+        return
+    parts = (
+        ("saved", names[:failed]),
+        ("failed", names[failed : failed + 1]),
+        ("not tried", names[failed + 1 :]),
+    )
+    console.note("; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some))
 
 
 def edit(name: Name, json: AsJson = False, quiet: Quiet = False) -> None:

@@ -262,7 +262,8 @@ def _print_rename(out: CommandOutput, report: RenameReport, dry_run: bool) -> No
         hint = "" if report.obstacles else ", without --alias"
         out.text(f"the rename to {new} would be refused{hint}; nothing was written")
     else:
-        out.text(f"{former} would be renamed to {new}, with {report.versions} versions; nothing was written")
+        count = console.count_of(report.versions, "version")
+        out.text(f"{former} would be renamed to {new}, with {count}; nothing was written")
 
 
 def _reference(name: str, number: int | None) -> tuple[str, int]:

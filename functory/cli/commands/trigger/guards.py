@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,7 +78,7 @@ def resume_suppressed(
     json: AsJson = False,
 ) -> int:
     """Fire all suppressed matches of a trigger, a root or a reason, once each. Without --reason, those that guards, a
-    pause, a missing function or a wrong input suppressed."""
+    pause, a missing function or a wrong input suppressed. The matches of a deleted trigger are among them."""
     from functory.engine.errors import Invalid
 
     if not (trigger or root or reason or everything):
@@ -90,6 +90,10 @@ def resume_suppressed(
     with session.engine() as engine:
         root = ids.any_id(engine, root) if root else None
         done = engine.resume_suppressed(trigger=trigger, root=root, reasons=reason or (), dry_run=dry_run)
+        existing = {row["name"] for row in engine.triggers.list()} if done.counts else set[str]()
+    for name in sorted({name for name, _ in done.counts} - existing):
+        runs = "would run" if dry_run else "run"
+        console.warn(f"the trigger {name} is deleted: matches from before that {runs}")
     rows = [
         {"trigger": name, "reason": why, "count": count} for (name, why), count in sorted(done.counts.items())
     ]
@@ -239,7 +243,7 @@ def graph(
     elif dot:
         sys.stdout.write(_dot(found))
     else:
-        _print_graph(out, found)
+        _print_graph(out, found, {ring[0].trigger for ring in rings if len(ring) == 1})
         for ring in rings:
             out.styled(("cycle  ", "yellow"), (format_cycle(ring), ""))
         if not rings:
@@ -286,21 +290,22 @@ def _print_comparison(out: CommandOutput, name: str, result: Mapping[str, Any]) 
         difference = result["difference"]
         out.record(
             {
-                "stored version": f"would fire {_count_firings(result['stored'])} times",
-                "difference": f"{difference['events']:,} events",
+                "stored version": f"would fire {_count_firings(result['stored'], 'time')}",
+                "difference": count_of(difference["events"], "event"),
                 "only the draft": "\n".join(difference["only_draft"][:5]) or None,
                 "only the stored one": "\n".join(difference["only_stored"][:5]) or None,
             }
         )
     out.styled(("what cannot be known", "bold"))
     for fact in result["unknown"]:
-        number = "" if fact["events"] is None else f" ({fact['events']:,} events)"
+        number = "" if fact["events"] is None else f" ({count_of(fact['events'], 'event')})"
         out.styled((f"  {fact['what']}{number}: ", "yellow"), (fact["why"], ""))
 
 
-def _count_firings(counts: Mapping[str, Any]) -> str:
-    together = counts["events_fired"] != counts["would_fire"]
-    return f"{counts['would_fire']:,}" + (f" (for {counts['events_fired']:,} events)" if together else "")
+def _count_firings(counts: Mapping[str, Any], unit: str = "") -> str:
+    fires, events = counts["would_fire"], counts["events_fired"]
+    said = count_of(fires, unit) if unit else f"{fires:,}"
+    return said + (f" (for {count_of(events, 'event')})" if events != fires else "")
 
 
 def _counts(counted: Mapping[str, int]) -> str:
@@ -329,14 +334,20 @@ def _progress(total: int | None, quiet: bool) -> Any:
     return bar()
 
 
-def _print_graph(out: CommandOutput, found: Graph) -> None:
+def _print_graph(out: CommandOutput, found: Graph, looping: Collection[str]) -> None:
+    """Print the edges. A trigger that starts itself is a cycle only when it is among the ``looping`` ones."""
     for name, steps in sorted(found.edges.items()):
         target = found.triggers[name].function
         out.styled((name, "bold"), (f" → {target}", ""))
         certain = [step for step in steps if step.emission.certain]
         for step in certain:
             about = f" ({step.emission.subject})" if step.emission.subject else ""
-            out.styled((f"   {step.emission.type}{about} → ", "dim"), (step.target, ""))
+            stopped = step.target == name and name not in looping
+            out.styled(
+                (f"   {step.emission.type}{about} → ", "dim"),
+                (step.target, ""),
+                (" (itself: the guard own_event stops it)" if stopped else "", "dim"),
+            )
         if len(certain) < len(steps):
             out.styled(("   it emits events of a computed type: they may start any trigger", "dim"))
 

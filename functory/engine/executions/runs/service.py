@@ -19,6 +19,7 @@ from functory.engine.errors import Conflict, Invalid, WaitTimeout
 from functory.engine.events import store as event_store
 from functory.engine.events.store import as_id
 from functory.engine.executions import start
+from functory.engine.executions.cancel_row import error_of
 from functory.engine.executions.runs import answers, begin, questions, reads, rows, transitions
 from functory.engine.functions import versions
 from functory.engine.settings import Settings
@@ -153,7 +154,7 @@ class Runs:
 
         def work(tx: Tx) -> dict[str, Any]:
             own = _locked(tx, id_)
-            transitions.cancel(tx, own, f"cancelled by {author or 'an operator'}")
+            transitions.cancel(tx, own, error_of(author)["message"])
             audit.append(tx, author, "run.cancel", own["id"])
             return own
 

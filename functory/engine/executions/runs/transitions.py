@@ -328,7 +328,7 @@ def cancel(tx: Tx, own: dict[str, Any], message: str, cause: Cause | None = None
     """A person ends the run, or the run that waited for it. Its open step is cancelled, too."""
     open_step = rows.newest_step(tx, own)
     _end(tx, own, "cancelled", cause, detail={"message": message})
-    cancel_row(tx, open_step["execution_id"], message.removeprefix("cancelled by "))
+    cancel_row(tx, open_step["execution_id"], message.removeprefix("cancelled by ").removeprefix("the user "))
 
 
 def _end(

@@ -76,11 +76,13 @@ def alias(text: str, new: str, hidden: Collection[str] = ()) -> str:
             kept.append(statement)
         elif used and (_imports_from(statement) is None or _is_own(statement, hidden) or "*" in bound):
             where = ast.unparse(statement).partition("\n")[0][:80]
-            raise _no_alias(definition, f"{', '.join(used)} comes from its source: {where}")
+            needs = _what_needs(definition, used)
+            raise _no_alias(definition, f"{', '.join(used)} comes from its source: {where}; {needs}")
         elif used:
             kept.append(statement)
     if foreign := sorted(signature & set(hidden)):
-        raise _no_alias(definition, f"{', '.join(foreign)} is a dependency or a module of its own")
+        why = f"{', '.join(foreign)} is a dependency or a module of its own"
+        raise _no_alias(definition, f"{why}; {_what_needs(definition, foreign)}")
     documented = ast.get_docstring(definition, clean=False) is not None
     definition.decorator_list = []
     definition.body = [*definition.body[: int(documented)], ast.Return(_call(definition, new))]
@@ -163,16 +165,36 @@ def _replace(text: str, definition: Definition, references: list[ast.Name], old:
 
 def _signature_names(definition: Definition) -> set[str]:
     """Return the names that the defaults and hints of a function use, also in hints that are written as text."""
+    return {name for _, names in _signature_parts(definition) for name in names}
+
+
+def _what_needs(definition: Definition, names: Collection[str]) -> str:
+    """Say which parts of a signature use one of the ``names``."""
+    parts = [part for part, used in _signature_parts(definition) if not used.isdisjoint(names)]
+    return f"{' and '.join(parts) or 'its signature'} needs it"
+
+
+def _signature_parts(definition: Definition) -> Iterator[tuple[str, set[str]]]:
+    """Yield each default and hint of a function, in words, with the names that it uses."""
     given = definition.args
-    hints = [definition.returns, *(node.annotation for node in ast.walk(given) if isinstance(node, ast.arg))]
-    pending: list[ast.AST] = [hint for hint in hints if hint is not None]
-    found = {
-        node.id
-        for default in (*given.defaults, *given.kw_defaults)
-        if default is not None
-        for node in ast.walk(default)
-        if isinstance(node, ast.Name)
-    }
+    positional = [*given.posonlyargs, *given.args]
+    # The last parameters have the defaults.
+    defaults = [*zip(reversed(positional), reversed(given.defaults), strict=False)][::-1]
+    for parameter, default in (*defaults, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
+        if default is not None:
+            names = {node.id for node in ast.walk(default) if isinstance(node, ast.Name)}
+            yield f"the default of the parameter {parameter.arg}", names
+    for node in ast.walk(given):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            yield f"the type of the parameter {node.arg}", _names_of_hint(node.annotation)
+    if definition.returns is not None:
+        yield "the type of the result", _names_of_hint(definition.returns)
+
+
+def _names_of_hint(hint: ast.AST) -> set[str]:
+    """Return the names that a hint uses, also in what is written as text."""
+    found: set[str] = set()
+    pending = [hint]
     while pending:
         for node in ast.walk(pending.pop()):
             if isinstance(node, ast.Name):

@@ -19,9 +19,11 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from functory.cli.checks import machine, stored_data
+from functory.cli.checks.finding import Finding
 from functory.cli.commands import doctor
 from functory.client import Functory
 from functory.dashboard import serving
@@ -29,6 +31,7 @@ from functory.engine import extras
 from functory.engine.database import clock, migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
+from functory.workers.sandbox.checks import tiers
 from tests.support.cli_shell import Shell
 from tests.support.patience import patient
 from tests.support.trace_receiver import receiving
@@ -103,6 +106,28 @@ def test_a_new_installation_has_no_fault(anywhere: Shell) -> None:
 def test_a_check_that_there_is_not_is_refused_with_those_that_there_are(shell: Shell) -> None:
     said = shell.run("doctor", "disks", status=2).stderr
     assert "no check 'disks'" in said and "sandbox" in said and "queues" in said
+    assert "try: did you mean disk?" in said
+    assert "did you mean" not in shell.run("doctor", "xyzzy", status=2).stderr
+
+
+def test_every_name_that_is_printed_names_a_check(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    gaps = [tiers.Gap(name, "it lacks", "add it") for name in ("proc", "landlock", "cgroup")]
+    survey = tiers.survey()
+    lacking = msgspec.structs.replace(survey, gaps=[tiers.Gap("A", "it lacks", "add it")], notes=gaps)
+    monkeypatch.setattr(tiers, "survey", lambda: lacking)
+    printed = {one["check"] for one in findings(shell)}
+    assert printed >= {"python", "settings", "schema", "no tier A", "landlock"}
+    monkeypatch.setitem(doctor.CHECKS, "sandbox", lambda _: [Finding("sandbox", "ok", "again")])
+    for name in sorted(printed):
+        assert findings(shell, name), name
+    assert [one["check"] for one in findings(shell, "python", "settings")] == ["python", "settings"]
+    assert [one["check"] for one in findings(shell, "schema", "database")] == ["database", "schema"]
+
+
+def test_python_is_checked_with_settings_that_cannot_be_read(shell: Shell) -> None:
+    shell.environment["FUNCTORY_ROOT_BUDGET"] = "many"
+    assert [one["check"] for one in findings(shell, "python")] == ["python", "settings"]
+    assert [one["check"] for one in findings(shell, "disk")] == ["settings"]
 
 
 def test_a_database_that_does_not_answer_is_one_fault(tmp_path: Path) -> None:

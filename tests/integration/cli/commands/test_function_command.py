@@ -284,7 +284,7 @@ def test_a_disabled_function_is_enabled_with_the_version_that_was_active(shell: 
 def test_a_rename_shows_what_uses_the_name_and_keeps_it_as_an_alias(shell: Shell) -> None:
     add(shell, source(1))
     assert shell.out("function", "rename", "work", "labour", "--dry-run") == (
-        "work would be renamed to labour, with 1 versions; nothing was written"
+        "work would be renamed to labour, with 1 version; nothing was written"
     )
     (shell.folder / "caller.py").write_text("def caller():\n    return work()\n")
     shell.run("function", "add", "caller.py", "--dep", "work")
@@ -311,3 +311,49 @@ def test_a_renamed_function_without_users_leaves_a_disabled_name(shell: Shell) -
     assert "work is disabled and keeps its executions" in done.stderr
     assert shell.out("run", "labour") == "1"
     assert "work is disabled" in shell.run("run", "work", status=5).stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (0, "failed: a; not tried: b, c"),
+        (1, "saved: a; failed: b; not tried: c"),
+        (2, "saved: a, b; failed: c"),
+    ],
+)
+def test_a_save_of_several_functions_says_how_far_it_came(shell: Shell, wrong: int, said: str) -> None:
+    for number, name in enumerate("abc"):
+        (shell.folder / f"{name}.py").write_text(f"def {name}():\n    return {number}\n")
+    # A function cannot depend on itself.
+    done = shell.run("function", "add", "a.py", "b.py", "c.py", "--dep", "abc"[wrong], status=5)
+    assert done.stderr.splitlines()[-4:][0] == said and "error: " in done.stderr
+    saved = said.split(";")[0].removeprefix("saved: ").split(", ") if "saved" in said else []
+    assert sorted(row["name"] for row in shell.json("function", "list")) == saved
+
+
+def test_a_save_of_one_function_that_fails_says_nothing_of_others(shell: Shell) -> None:
+    assert "failed: " not in add(shell, source(1), "--dep", "work", status=5).stderr
+
+
+def test_a_save_speaks_of_workers_only_where_a_trigger_takes_it(shell: Shell) -> None:
+    assert "no worker" not in add(shell, source(1)).stderr
+    trigger = ("--function", "work", "--input", "{}")
+    shell.run("trigger", "add", "other", "--on", '{"type": ["order.created"]}', *trigger)
+    shell.run(
+        "trigger", "add", "its", "--on", '{"type": ["function.updated"], "subject": ["parse"]}', *trigger
+    )
+    assert "no worker" not in add(shell, source(2)).stderr
+    shell.run(
+        "trigger", "add", "mine", "--on", '{"type": ["function.updated"], "subject": ["work"]}', *trigger
+    )
+    assert "no worker is alive: no trigger fires on this" in add(shell, source(3)).stderr
+    shell.run("trigger", "pause", "mine")
+    assert "no worker" not in add(shell, source(4)).stderr
+
+
+def test_a_run_of_a_name_that_there_is_not_names_a_near_one(shell: Shell) -> None:
+    add(shell, source(1))
+    assert "did you mean work?" in shell.run("run", "wrok", status=3).stderr
+    assert "did you mean" not in shell.run("run", "unlike", status=3).stderr
+    said = shell.run("run", "work@7", status=3).stderr
+    assert "has no version 7" in said and "did you mean" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from functory.cli.main import main
 from functory.client import Functory
 from functory.engine.database import short_ids
 from functory.engine.errors import NotFound
+from tests.support.cli_shell import Shell
 
 pytest_plugins = ["tests.support.world"]
 
@@ -225,3 +227,13 @@ def test_a_pipe_gets_whole_ids_and_a_terminal_short_ones(
     assert run(shop, "execution", "list") == 0
     said = capsys.readouterr().out
     assert short_ids.short(id_) in said and id_ not in said
+
+
+def test_the_beginning_of_an_id_that_nothing_has_says_how_long_one_is(
+    tmp_path: Path, migrated_file: Path
+) -> None:
+    shell = Shell(tmp_path, database=migrated_file)
+    said = shell.run("execution", "show", "01a2", status=3).stderr
+    assert "a short id has 10 characters, of which the first 4 or more are given" in said
+    assert "of a whole id the first 9 or more, with its dash" in said
+    assert "its first 4 are enough" in shell.run("execution", "show", "01a", status=3).stderr

@@ -133,3 +133,17 @@ def test_a_version_that_breaks_stored_triggers_names_them(shell: Shell) -> None:
     assert "the trigger charge fails" in shell.run("function", "activate", "bill@2", "--force").stderr
     (shell.folder / "bill.py").write_text("def bill(total: int, more: str = ''):\n    return total\n")
     assert "the trigger charge" not in shell.run("function", "add", "bill.py").stderr
+
+
+def test_a_trigger_that_takes_its_own_events_is_no_cycle_until_its_guard_lets_them_through(
+    shell: Shell,
+) -> None:
+    own = '{"type": ["execution.succeeded"], "subject": ["bill"]}'
+    said = add(shell, "--input", '{"total": 1}', on=own).stderr
+    assert "warning: the pattern takes the events of bill, which the trigger runs itself" in said
+    drawn = shell.out("trigger", "graph")
+    assert "execution.succeeded (bill) → charge (itself: the guard own_event stops it)\nno cycles" in drawn
+    guards = '{"allow_self": true, "acknowledge_cycle": 1}'
+    assert add(shell, "--input", '{"total": 1}', "--guards", guards, on=own).stderr == ""
+    drawn = shell.out("trigger", "graph")
+    assert "execution.succeeded (bill) → charge\ncycle  charge → bill" in drawn and "no cycles" not in drawn

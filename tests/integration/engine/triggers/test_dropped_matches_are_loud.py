@@ -92,6 +92,36 @@ def test_the_log_gets_the_first_match_at_once_and_then_sums() -> None:
         assert len(lines) == 3 + MAX_NAMED + 1 and lines[-1]["matches"] == 100 - MAX_NAMED
 
 
+@on_sqlite
+def test_what_a_deleted_trigger_dropped_says_that_it_is_deleted(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = make_world(clock=SystemClock(), trigger_rate=1)
+    for name, value in (("DATABASE_URL", world.url), ("BROKER_URL", "none://"), ("HOME", str(world.home))):
+        monkeypatch.setenv(f"FUNCTORY_{name}", value)
+    world.function()
+    world.trigger("stormy", "work", {"type": ["tick"]})
+    for n in range(3):
+        world.events.emit("tick", {"n": n}, subject="one")
+    world.route()
+    resume = ["trigger", "resume-suppressed", "--trigger", "stormy"]
+
+    def said(*command: str) -> str:
+        main([*command])
+        seen = capsys.readouterr()
+        return " ".join((seen.out + seen.err).split())
+
+    asked = (["doctor", "guards"], ["status"], [*resume, "--dry-run"])
+    assert not any("deleted" in said(*command) for command in asked)
+    world.triggers.delete("stormy")
+    assert "; the trigger is deleted" in said("doctor", "guards")
+    assert "; the trigger is deleted" in said("status")
+    assert "warning: the trigger stormy is deleted: matches from before that would run" in said(
+        *resume, "--dry-run"
+    )
+    assert "warning: the trigger stormy is deleted: matches from before that run" in said(*resume)
+
+
 def test_resume_needs_to_be_told_what(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     with embedded(tmp_path):

@@ -26,6 +26,9 @@ def test_a_worker_stops_the_children_of_a_cancelled_parent(engine: Functory) -> 
     wait_for(lambda: states() == [("child", "running")] * 2 + [("left", "succeeded")])
     engine.executions.cancel(parent.id, author="ada")
     wait_for(lambda: states() == [("child", "cancelled")] * 2 + [("left", "succeeded")])
-    assert engine.executions.get(parent.id)["error"] == {"type": "Cancelled", "message": "cancelled by ada"}
+    assert engine.executions.get(parent.id)["error"] == {
+        "type": "Cancelled",
+        "message": "cancelled by the user ada",
+    }
     stopped = engine.executions.list(parent_id=parent.id, state="cancelled")
     assert {row["error"]["message"] for row in stopped} == {f"cancelled by execution {parent.id}"}

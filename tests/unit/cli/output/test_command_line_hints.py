@@ -20,6 +20,9 @@ CREATED = '{"type": ["order.created"]}'
             ["schedule", "add", "s", "--every", "1h", "--input", "{}"],
             """--function report --input '{"day": "{{ event.data.local_time }}"}'""",
         ),
+        (["schedule", "add", "s", "--every", "soon"], "--every 90s (or 5m, 1h30m, 2d)"),
+        (["schedule", "add", "s", "--cron", "99 99"], "--cron '30 2 * * *' for half past two each day"),
+        (["schedule", "add", "s", "--at", "soon"], "--at 2026-12-24T18:00"),
         (
             ["trigger", "add", "--event-type", "x", "--trigger-function", "f", "--condition", "metadata=1"],
             "--condition auto_validate=true",
@@ -36,6 +39,8 @@ def test_advice_names_options(tmp_path: Path, arguments: list[str], advice: str)
     ("python", "command_line"),
     [
         ('limits={"timeout": 30}', "--timeout 30"),
+        ('catch_up_window: "90s", "5m", "1h30m" or "2d"', "--catch-up-window 90s (or 5m, 1h30m, 2d)"),
+        ('--since: "90s", "5m", "1h30m" or "2d"', "--since 90s (or 5m, 1h30m, 2d)"),
         ('limits={"threads": 30}', "--limit threads=30"),
         ("work on smaller pieces, or raise memory_bytes",
          "work on smaller pieces, or give it more with --limit memory_bytes=…"),

@@ -538,7 +538,7 @@ def test_a_step_that_is_cancelled_cancels_its_run(world: RunsWorld) -> None:
     run = world.start()
     cancellation.cancel(world.world.database, run, "ada")
     row = world.get(run)
-    assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by ada"})
+    assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by the user ada"})
     world.check()
 
 
@@ -550,7 +550,7 @@ def test_a_cancel_of_a_tree_ends_a_run_that_waits_for_a_person(world: RunsWorld)
     while canceller.advance(world.world.database)[0]:
         pass
     row = world.get(run)
-    assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by ada"})
+    assert (row["state"], row["detail"]) == ("cancelled", {"message": "cancelled by the user ada"})
     assert world.runs.questions() == []
     world.check()
 

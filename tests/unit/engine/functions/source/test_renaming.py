@@ -96,12 +96,22 @@ def test_an_alias_has_the_signature_and_calls_the_new_name():
     [
         ("class Cart: ...\ndef parse(x: Cart): ...", "Cart comes from its source: class Cart:"),
         ("class Cart: ...\ndef parse(x: 'list[Cart]'): ...", "Cart comes from its source"),
-        ("class Cart: ...\ndef parse(x) -> Cart: ...", "Cart comes from its source"),
-        ("NOTHING = object()\ndef parse(x=NOTHING): ...", "NOTHING comes from its source"),
+        (
+            "class Cart: ...\ndef parse(x) -> Cart: ...",
+            "Cart comes from its source: class Cart:; the type of the result needs it",
+        ),
+        (
+            "NOTHING = object()\ndef parse(x=NOTHING): ...",
+            "NOTHING comes from its source: .*; the default of the parameter x needs it",
+        ),
         ("from shop.carts import Cart\ndef parse(x: Cart): ...", "Cart comes from its source: from shop"),
         ("from . import Cart\ndef parse(x: Cart): ...", "Cart comes from its source"),
         ("from decimal import *\ndef parse(x: Decimal): ...", "Decimal comes from its source"),
-        ("def parse(x=clean): ...", "clean is a dependency or a module of its own"),
+        ("def parse(x=clean): ...", "clean is a dependency or a module of its own; the default of"),
+        (
+            "N = 1\ndef parse(a, /, b, c=2, d=N, *, e, f=N): ...",
+            ".*; the default of the parameter d and the default of the parameter f needs",
+        ),
         ("async def parse():\n    yield 1", "it is an asynchronous generator"),
     ],
 )
