@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from functory.api import api_request
+from functory.api import api_request, sparse_fields
 from functory.api.access.addresses import refuse_token_in_address
 from functory.api.access.rights import rights_of
 from functory.engine.database import short_ids
@@ -27,7 +27,7 @@ MAX_LIMIT = 1000
 # Numbers of versions: what the databases store.
 MAX_NUMBER = 2**31 - 1
 # Parameters that do not choose rows.
-_NOT_FILTERS = ("limit", "before", "after", "fields")
+_NOT_FILTERS = ("limit", "before", "after", sparse_fields.NAME)
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Number of rows of a page.")]
 Before = Annotated[
@@ -122,13 +122,23 @@ def _filters(request: Request) -> str:
 
 class StrictRoute(APIRoute):
     """A route that refuses query parameters which it does not know (a filter that is ignored lies), and a body that is
-    not proper JSON (:mod:`functory.api.api_request`).
+    not proper JSON (:mod:`functory.api.api_request`). A list takes ``fields`` (:mod:`functory.api.sparse_fields`).
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        is_read = "GET" in (options.get("methods") or ("GET",))
+        self._fields = sparse_fields.of_rows(options.get("response_model")) if is_read else None
+        if self._fields is not None:
+            options["openapi_extra"] = sparse_fields.described(options.get("openapi_extra"))
+        super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """The handler of FastAPI behind the check."""
         handler = super().get_route_handler()
         known = {field.alias for field in _query_fields(self.dependant)}
+        fields = self._fields
+        if fields is not None:
+            known.add(sparse_fields.NAME)
         has_body = self.body_field is not None
         is_open = any(rights_of(one.dependency) == () for one in self.dependencies if one.dependency)
 
@@ -141,7 +151,10 @@ class StrictRoute(APIRoute):
                     f"unknown parameter {unknown[0]}",
                     f"known are: {', '.join(sorted(known))}" if known else "this takes no parameters",
                 )
-            return await handler(await api_request.read(request, is_open=is_open) if has_body else request)
+            asked = request.query_params.getlist(sparse_fields.NAME)
+            wanted = sparse_fields.chosen(",".join(asked), fields or ()) if asked else None
+            answer = await handler(await api_request.read(request, is_open=is_open) if has_body else request)
+            return answer if wanted is None else sparse_fields.only(answer, wanted)
 
         return strict
 

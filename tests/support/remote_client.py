@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from functory.api import sparse_fields
 from tests.support.remote_client_async import async_module
 
 ROOT = Path(__file__).parents[2]
@@ -249,7 +250,8 @@ def _method(schemas: _Schemas, one: _Operation) -> str:
     positional = [f"{_parameter(p['name'])}: {schemas.type_of(p['schema'])}" for p in in_path]
     keywords, query = [], []
     for parameter in one.named("query"):
-        if paged and parameter["name"] in _PAGING:
+        # Its rows have a type: all of their fields.
+        if (paged and parameter["name"] in _PAGING) or parameter["name"] == sparse_fields.NAME:
             continue
         python = _free(_parameter(parameter["name"]), positional)
         keywords.append(_keyword(schemas, python, parameter))

@@ -111,8 +111,8 @@ def add(
                 **{field: value for field, value in fields.items() if value is not None},
             )
         except Invalid as error:
-            # Its reason begins with the first field that is wrong.
-            example = _EXAMPLES.get(error.why.partition(":")[0], "")
+            # Its reason begins with the first field that is wrong, and may say itself what to write.
+            example = "" if "instead" in error.why else _EXAMPLES.get(error.why.partition(":")[0], "")
             raise Invalid(error.what, error.why, error.try_ or example) from None
         times = engine.schedules.next(name, 3)
         shown = _NOUN.as_json(engine, row) if json else {}

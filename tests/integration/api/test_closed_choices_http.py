@@ -42,9 +42,9 @@ CLOSED: dict[tuple[str, str], tuple[str, ...]] = {
 # Names, ids, texts, times and cursors. ``action`` has the names of routes too, which a client may not know; ``topics``
 # has a language of its own (tests/integration/api/test_stream_http.py).
 FREE = frozenset({
-    "action", "after", "agent", "around", "at", "author", "before", "event", "execution", "function", "key", "label",
-    "model", "of", "parent", "q", "replay_of", "root", "run", "since", "source", "subject", "topics", "trigger",
-    "type", "until", "user",
+    "action", "after", "agent", "around", "at", "author", "before", "event", "execution", "fields", "function", "key",
+    "label", "model", "of", "parent", "q", "replay_of", "root", "run", "since", "source", "subject", "topics",
+    "trigger", "type", "until", "user",
 })  # fmt: skip
 PREFIX = "/api/v1"
 
