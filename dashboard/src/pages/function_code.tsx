@@ -5,7 +5,7 @@ import type {
   BrokenContract,
   Check,
   Function as FunctionDetail,
-  Page_FunctionRow_,
+  FunctionRow,
   SavedFunction,
 } from "../api.gen.ts";
 import { action, asProblem, type Problem, route, send } from "../api.ts";
@@ -22,6 +22,7 @@ import { Button, Link } from "../parts/link.tsx";
 import { Fault, Mark, Name, Waits } from "../parts/small.tsx";
 import { toast } from "../parts/toast.tsx";
 import { place } from "../router.ts";
+import type { Page } from "../rows.ts";
 import { can } from "../session.ts";
 import { nameIn } from "../source_name.ts";
 import { urls } from "../urls.ts";
@@ -63,7 +64,10 @@ export function CodeTab({
   );
   // What the editor completes is asked for when it is used, not when the page opens.
   const [used, setUsed] = useState(false);
-  const names = useData<Page_FunctionRow_>(used ? "/functions" : null, { limit: 1000 });
+  const names = useData<Page<Pick<FunctionRow, "name" | "active">>>(
+    used ? "/functions" : null,
+    { limit: 1000, fields: "name,active" },
+  );
   const words = useMemo<readonly Word[]>(
     () =>
       names.data?.items.map((one) => ({ label: one.name, kind: "function" as const, detail: `v${one.active}` })) ??

@@ -6,7 +6,6 @@ import type {
   Cycle,
   DraftProblem,
   Clause,
-  Page_FunctionRow_,
   Preview,
   PreviewEvent,
   SavedTrigger,
@@ -32,6 +31,7 @@ import { Ago, Fault, Mark, More, Name, PayloadText, RedactedChip, Skeleton, Wait
 import { toast } from "../parts/toast.tsx";
 import { place, setQuery } from "../router.ts";
 import { type Event, isRedacted } from "../rows.ts";
+import type { Page } from "../rows.ts";
 import { can } from "../session.ts";
 import {
   definitionOf,
@@ -131,7 +131,7 @@ export function RuleEditor({
   // What the editors complete is asked for when one of them is used, not when the page opens.
   const [used, setUsed] = useState(false);
   const types = useData<readonly string[]>(used ? "/events/types" : null);
-  const functions = useData<Page_FunctionRow_>(used ? "/functions" : null, { limit: 1000 });
+  const functions = useData<Page<{ name: string }>>(used ? "/functions" : null, { limit: 1000, fields: "name" });
   const data = event.data && !isRedacted(event.data.data) ? event.data.data : null;
   const words = useMemo<readonly Word[]>(
     () => [

@@ -44,7 +44,7 @@ function item(kind: string, name: string): Item | null {
 /** Loads the names of functions and triggers. An answer that did not change is taken from memory. */
 async function loadNames(): Promise<void> {
   const read = async (kind: string, path: string) => {
-    const page = await get<Page<{ name: string }>>(path, { limit: 1000 });
+    const page = await get<Page<{ name: string }>>(path, { limit: 1000, fields: "name" });
     return page.items.map((row) => item(kind, row.name)).filter((one): one is Item => one !== null);
   };
   const lists = await Promise.allSettled([read("function", "/functions"), read("trigger", "/triggers")]);
