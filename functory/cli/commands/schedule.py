@@ -112,7 +112,7 @@ def add(
             )
         except Invalid as error:
             # Its reason begins with the first field that is wrong, and may say itself what to write.
-            says_how = any(words in error.why for words in ("instead", "write ", "did you mean"))
+            says_how = any(words in error.why for words in ("instead", ": write ", "did you mean"))
             example = "" if says_how else _EXAMPLES.get(error.why.partition(":")[0], "")
             raise Invalid(error.what, error.why, error.try_ or example) from None
         times = engine.schedules.next(name, 3)
