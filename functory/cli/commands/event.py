@@ -13,6 +13,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group, duration
 from functory.cli.input import ids, values
 from functory.cli.output import execution_result
+from functory.cli.output.hidden import HIDDEN, HIDDEN_TEXT, readable
 from functory.engine.database import short_ids
 from functory.engine.database.id_times import lowest_id
 from functory.engine.errors import FunctoryError, Invalid
@@ -284,7 +285,7 @@ def why(
         if answer.get("clauses"):
             out.title(f"{answer['trigger']} v{answer['version']}")
             for clause in answer["clauses"]:
-                out.clause(clause)
+                out.clause(readable(clause, "found"))
 
 
 @app.command(
@@ -383,7 +384,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
         words.append(f"limit {answer['limit']}, value {answer['value']}")
     if answer.get("detail"):
         words.append(answer["detail"])
-    return "; ".join(word for word in words if word)
+    return "; ".join(HIDDEN_TEXT if word == HIDDEN else word for word in words if word)
 
 
 def _as_json(engine: Functory, id_: str) -> dict[str, Any]:

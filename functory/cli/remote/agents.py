@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.cli.output.hidden import HIDDEN
+from functory.cli.output.hidden import HIDDEN, readable
 from functory.cli.remote.executions import with_error
 from functory.cli.remote.models import in_nano
-from functory.cli.remote.part import Part, plain, readable
+from functory.cli.remote.part import Part, plain
 from functory.engine.errors import WaitTimeout
 from functory.remote import handle as handles
 from functory.remote import rows

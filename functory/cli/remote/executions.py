@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from functory.cli.output.hidden import HIDDEN
+from functory.cli.output.hidden import HIDDEN, readable
 from functory.cli.remote.part import Part, WholeRow, here_only, ordered, plain
 from functory.engine.errors import NotFound, Refused
 from functory.remote import handle as handles
@@ -186,6 +186,8 @@ class Lineage(Part):
         """What :meth:`functory.engine.executions.lineage.Lineage.cause` returns."""
         executions = Executions(self._server)
         row = executions.get(id_)
+        if row["error"] is not None:
+            row["error"] = readable(row["error"], "message", "traceback")
         event = self._event(row["event_id"])
         return {
             "execution": row,

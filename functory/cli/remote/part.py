@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from functory.cli.output.hidden import HIDDEN, HIDDEN_TEXT
 from functory.engine.errors import Refused
 from functory.remote.client import RemoteFunctory
 
@@ -73,9 +72,3 @@ class WholeRow(dict[str, Any]):
     @staticmethod
     def _absent(name: str) -> Any:
         raise KeyError(name)
-
-
-def readable(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The row with words in these texts where the caller may not read them."""
-    hidden = {name: HIDDEN_TEXT for name in names if row.get(name) == HIDDEN}
-    return {**row, **hidden}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.cli.output.hidden import HIDDEN
-from functory.cli.remote.part import Part, ordered, plain, readable
+from functory.cli.output.hidden import HIDDEN, readable
+from functory.cli.remote.part import Part, ordered, plain
 
 # The fields that the engine's rows have, in their order.
 _RIGHTS = ("effect", "adds", "removes", "packages", "dependents", "replaces", "widens")
