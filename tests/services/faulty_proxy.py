@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
@@ -54,6 +55,7 @@ class FaultyProxy:
         self._lock = threading.Lock()
         self._swallowing = False
         self._delay = 0.0
+        self._rewrite: Callable[[bytes], bytes] | None = None
         threading.Thread(target=self._accept, name="faulty-proxy", daemon=True).start()
 
     def __enter__(self) -> "FaultyProxy":
@@ -86,6 +88,10 @@ class FaultyProxy:
         """Forward every piece of data this much later, until :meth:`heal`."""
         self._delay = seconds
 
+    def rewrite(self, change: Callable[[bytes], bytes]) -> None:
+        """Forward ``change(data)`` for each piece of data that the server sends, until :meth:`heal`."""
+        self._rewrite = change
+
     def reset(self) -> None:
         """Reset the connections that are open now (RST)."""
         with self._lock:
@@ -102,9 +108,12 @@ class FaultyProxy:
         self.reset()
 
     def heal(self) -> None:
-        """Forward again, without delay. Connections that were silent stay so, as if the network had forgotten them."""
+        """Forward again, unchanged and without delay. Connections that were silent stay so, as if the network had
+        forgotten them.
+        """
         self._swallowing = False
         self._delay = 0.0
+        self._rewrite = None
 
     def _accept(self) -> None:
         while True:
@@ -129,6 +138,8 @@ class FaultyProxy:
             while data := source.recv(65536):
                 if self._delay:
                     time.sleep(self._delay)
+                if self._rewrite is not None and source is link.sockets[1]:
+                    data = self._rewrite(data)
                 if not link.silent:
                     target.sendall(data)
         if not link.silent:

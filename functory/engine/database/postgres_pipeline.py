@@ -141,11 +141,17 @@ class PipelinedConnection(psycopg.Connection[Any]):
                 self.execute(_NOTIFY, notification)
 
     def rollback(self) -> None:
-        """Forget what is kept back, and roll back what was sent."""
+        """Forget what is kept back, and roll back what was sent. On a lost connection the server does that."""
         self.unsent.clear()
         self.notification = None
-        if self.pgconn.transaction_status != _IDLE:
+        if self.closed or self.pgconn.transaction_status == _IDLE:
+            return
+        try:
             super().rollback()
+        except psycopg.OperationalError:
+            # The pool finds it closed.
+            if not self.closed:
+                raise
 
     def one_piece(self) -> AbstractContextManager[Any]:
         """Send the statements of the block together, unless the server has ended the session: only a statement by
@@ -214,6 +220,17 @@ class _OnePiece(psycopg.Pipeline):
 
     def _communicate_gen(self) -> Generator[Any, Any, None]:
         yield from ()
+
+    def _exit(self, exc: BaseException | None) -> None:
+        """Leave the pipeline. A session that the server ended in the middle of the piece cannot leave it, though its
+        connection is still open: that one is closed here, and the error of the piece says why.
+        """
+        try:
+            super()._exit(exc)
+        except psycopg.OperationalError as error:
+            self.pgconn.finish()
+            if error.__context__ is None:
+                raise
 
     def _exit_gen(self) -> Generator[Any, Any, None]:
         try:

@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 SECONDS = 0.5
 
+# The messages of the server's protocol (PostgreSQL manual, section 55.7): ready, with the state of the transaction
+# behind it, and the error of a session that ends.
+READY = b"Z\0\0\0\x05"
+_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mthe server ends\0\0"
+ENDED = b"E" + (4 + len(_FIELDS)).to_bytes(4, "big") + _FIELDS
+
 
 @pytest.fixture
 def proxy(emptied_postgres: str) -> Iterator[FaultyProxy]:
@@ -78,6 +84,32 @@ def test_a_transaction_on_a_half_open_connection_fails_and_its_locks_are_freed(
         tx.execute(row.values(value=4))
     beside.close()
     add(database, "after")
+
+
+def test_a_session_that_ends_inside_a_piece_says_why_and_is_dropped_quietly(
+    database: Database, proxy: FaultyProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The connection stays open, as it does shortly after the death of the server's first process.
+    proxy.rewrite(lambda data: data.replace(READY + b"T", ENDED))
+    with pytest.raises(Unavailable, match="the server ends"), database.write() as tx:
+        tx.rows(sa.select(schema.counter.c.name))
+    assert not caplog.records
+    proxy.heal()
+    add(database, "after")
+    assert names(proxy.url) == {"after"}
+
+
+def test_a_session_that_ends_right_after_a_commit_has_committed_and_is_dropped_quietly(
+    database: Database, proxy: FaultyProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.rewrite(lambda data: data.replace(READY + b"I", ENDED))
+    with database.write() as tx:
+        tx.execute(sa.insert(schema.counter).values(name="first", value=1))
+        tx.insert(schema.counter, [{"name": "second", "value": 1}])
+    proxy.heal()
+    add(database, "after")
+    assert not caplog.records
+    assert names(proxy.url) == {"first", "second", "after"}
 
 
 def test_a_statement_that_the_server_works_on_has_no_limit(database: Database, emptied_postgres: str) -> None:
