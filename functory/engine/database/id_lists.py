@@ -1,14 +1,15 @@
-"""Id lists: conditions on any number of ids, with one parameter for all of them.
+"""Id lists: conditions on any number of ids, or of keys of several columns, that an index can answer.
 
 With a parameter for each id, the driver, SQLAlchemy and PostgreSQL read another statement for each number of ids, which
-costs more than the update of the rows.
+costs more than the update of the rows. For two or more keys of several columns SQLite would read the whole table: it
+uses an index for rows of a SELECT, and for rows of VALUES only if there is one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
@@ -63,3 +64,70 @@ def _on_postgresql(element: _OneOf, compiler: Any, **options: Any) -> str:
 def _on_sqlite(element: _OneOf, compiler: Any, **options: Any) -> str:
     id_, ids = (compiler.process(clause, **options) for clause in element.clauses)
     return f"{id_} IN (SELECT value FROM json_each({ids}))"  # noqa: S608  (SQL of SQLAlchemy)
+
+
+class _KeyList(TypeDecorator[Sequence[tuple[Any, ...]]]):
+    """Keys of several columns as one text: a JSON array of stored keys. Only for SQLite."""
+
+    impl = sa.types.NullType
+    cache_ok = True
+
+    def __init__(self, types: tuple[sa.types.TypeEngine[Any], ...]) -> None:
+        super().__init__()
+        self._types = types
+
+    def process_bind_param(self, value: Sequence[tuple[Any, ...]] | None, dialect: Any) -> str | None:
+        if value is None:
+            return None
+        stored = [one.dialect_impl(dialect).bind_processor(dialect) for one in self._types]
+        return json.dumps(
+            [
+                [
+                    part if convert is None else convert(part)
+                    for part, convert in zip(key, stored, strict=True)
+                ]
+                for key in value
+            ]
+        )
+
+
+class _OneOfKeys(FunctionElement[Any]):
+    """The values of several columns are one of the keys of a list."""
+
+    type = sa.types.NullType()
+    inherit_cache = True
+
+
+def one_of_keys(columns: Sequence[Any], keys: str | Sequence[tuple[Any, ...]] = "keys") -> Any:
+    """Return the condition that the values of ``columns``, two or more, are one of ``keys``: a sequence of tuples, or
+    the name of the parameter that has it.
+    """
+    asked = (
+        sa.bindparam(keys, expanding=True)
+        if isinstance(keys, str)
+        else sa.bindparam(None, [*keys], expanding=True, unique=True)
+    )
+    return _OneOfKeys(asked, *columns)
+
+
+@compiles(_OneOfKeys, "postgresql")
+def _keys_on_postgresql(element: _OneOfKeys, compiler: Any, **options: Any) -> str:
+    asked, *columns = element.clauses
+    return compiler.process(sa.tuple_(*columns).in_(asked), **options)
+
+
+@compiles(_OneOfKeys, "sqlite")
+def _keys_on_sqlite(element: _OneOfKeys, compiler: Any, **options: Any) -> str:
+    asked, *columns = element.clauses
+    given = cast("sa.BindParameter[Any]", asked)
+    # Of the same name, so that it gets the same value.
+    type_ = _KeyList(tuple(column.type for column in columns))
+    one = (
+        sa.bindparam(given.key, type_=type_)
+        if given.required
+        else sa.bindparam(given.key, given.value, type_)
+    )
+    keys = compiler.process(one, **options)
+    left = ", ".join(compiler.process(column, **options) for column in columns)
+    right = ", ".join(f"json_extract(value, '$[{number}]')" for number in range(len(columns)))
+    return f"({left}) IN (SELECT {right} FROM json_each({keys}))"  # noqa: S608  (SQL of SQLAlchemy)

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Unavailable
 
@@ -60,6 +61,5 @@ def _by_key(
 @functools.cache
 def _locking(table: sa.Table, key_share: bool) -> sa.Select[Any]:
     columns = list(table.primary_key.columns)
-    one = columns[0] if len(columns) == 1 else sa.tuple_(*columns)
-    mine = one.in_(sa.bindparam("keys", expanding=True))
+    mine = columns[0].in_(sa.bindparam("keys", expanding=True)) if len(columns) == 1 else one_of_keys(columns)
     return sa.select(table).where(mine).order_by(*columns).with_for_update(read=key_share, key_share=True)

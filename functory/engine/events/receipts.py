@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, delivery_receipt, schedule_tick
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
@@ -151,7 +152,7 @@ def delete_expired(database: Database, older_than: timedelta, batch: int = BATCH
             old = old.with_for_update(skip_locked=True)
             rows = [tuple(row.values()) for row in tx.rows(old)]
             if rows:
-                tx.execute(sa.delete(table).where(sa.tuple_(*keys).in_(rows)))
+                tx.execute(sa.delete(table).where(one_of_keys(keys, rows)))
             done[table.name] = len(rows)
     return done
 

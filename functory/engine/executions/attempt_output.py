@@ -14,16 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import execution, log, span
 from functory.engine.database.transaction import Tx
 
 # The rows stay locked until the commit: the end of an attempt waits, and comes after its lines.
 _OWNED = (
     sa.select(execution.c.id, execution.c.fence)
-    .where(
-        sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
-        execution.c.state == "running",
-    )
+    .where(one_of_keys((execution.c.id, execution.c.fence), "mine"), execution.c.state == "running")
     .order_by(execution.c.id)
     .with_for_update(read=True)
 )

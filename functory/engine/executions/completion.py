@@ -18,6 +18,7 @@ import structlog
 from functory.engine.agents import directives
 from functory.engine.database.connection import Database
 from functory.engine.database.driver_errors import translate_driver_error
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, attempt, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
@@ -56,7 +57,7 @@ _ATTEMPTS = sa.select(
     attempt.c.outcome,
     attempt.c.duration_seconds,
     attempt.c.waited_seconds,
-).where(sa.tuple_(attempt.c.execution_id, attempt.c.fence).in_(sa.bindparam("keys", expanding=True)))
+).where(one_of_keys((attempt.c.execution_id, attempt.c.fence)))
 
 
 @dataclass(frozen=True)

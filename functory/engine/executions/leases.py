@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, attempt, execution
 from functory.engine.executions import attempt_output, queue_rows
 from functory.engine.executions.attempt_output import AttemptOutput
@@ -25,10 +26,7 @@ from functory.engine.telemetry import metrics
 MAX_RELEASES = 20
 
 # Built once, because they run with every heartbeat.
-_OWNED = (
-    sa.tuple_(execution.c.id, execution.c.fence).in_(sa.bindparam("mine", expanding=True)),
-    execution.c.state == "running",
-)
+_OWNED = (one_of_keys((execution.c.id, execution.c.fence), "mine"), execution.c.state == "running")
 _LEASE_COLUMNS = (execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
 _RENEWED = (
     sa.update(execution)

@@ -229,7 +229,8 @@ _LOCK_UNCLAIMED = (
     sa.select(execution.c.id)
     .join(in_flight, in_flight.c.execution_id == execution.c.id)
     .where(UNCLAIMED, execution.c.state == "queued")
-    .order_by(execution.c.id)
+    # By the smaller table's key, or SQLite reads all executions in the order of their ids.
+    .order_by(in_flight.c.execution_id)
     .with_for_update(of=execution)
 )
 _COPY_QUEUED = sa.insert(backlog).from_select(

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant
 from functory.engine.database.schema import rate_limit as table
 from functory.engine.database.transaction import Tx
@@ -243,5 +244,5 @@ def delete_expired(tx: Tx, before: datetime, limit: int) -> int:
     """
     keys = [tuple(row) for row in tx.execute(_EXPIRED, {"before": before, "limit": limit}).all()]
     if keys:
-        tx.execute(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))
+        tx.execute(sa.delete(table).where(one_of_keys([*table.primary_key.columns], keys)))
     return len(keys)

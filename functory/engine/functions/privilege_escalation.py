@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.access.grants import NOTHING, RIGHTS, Grants
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import attempt, function, function_version
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Refused
@@ -119,7 +120,7 @@ def _rights(tx: Tx, nodes: Iterable[Node]) -> dict[Node, Mapping[str, Any]]:
         rows = tx.rows(
             sa.select(function.c.name, *columns)
             .join(function, function.c.id == function_version.c.function_id)
-            .where(sa.tuple_(function.c.name, function_version.c.number).in_(listed[start : start + _CHUNK]))
+            .where(one_of_keys((function.c.name, function_version.c.number), listed[start : start + _CHUNK]))
         )
         found |= {(row["name"], row["number"]): row for row in rows}
     return found

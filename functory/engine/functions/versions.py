@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.payloads import columns
 from functory.engine.database.schema import function, function_version
 from functory.engine.database.transaction import Tx
@@ -153,7 +154,7 @@ _WANTED = sa.or_(
         function.c.name.in_(sa.bindparam("floating", expanding=True)),
         function_version.c.number == function.c.active,
     ),
-    sa.tuple_(function.c.name, function_version.c.number).in_(sa.bindparam("pinned", expanding=True)),
+    one_of_keys((function.c.name, function_version.c.number), "pinned"),
 )
 _MANY = _LIVE.where(_WANTED)
 _STARTS = _MANY.with_only_columns(

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import audit, counters
 from functory.engine.database.connection import Database
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import source
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid, NotFound, Stale, VersionChanged
@@ -376,8 +377,9 @@ def ensure_claimed(tx: Tx, held: ClaimedSource) -> None:
 
 def _is_claimed(held: Sequence[ClaimedSource]) -> Any:
     return sa.and_(
-        sa.tuple_(source.c.id, source.c.fence, source.c.version).in_(
-            [(one.id, one.fence, one.row["version"]) for one in held]
+        one_of_keys(
+            (source.c.id, source.c.fence, source.c.version),
+            [(one.id, one.fence, one.row["version"]) for one in held],
         ),
         source.c.state == "enabled",
     )

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import suppression
 from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.database.transaction import Tx
@@ -207,7 +208,7 @@ def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str],
     columns = (suppression.c.trigger_id, suppression.c.root_id)
     rows = tx.rows(
         sa.select(*columns, suppression.c.count).where(
-            sa.tuple_(*columns).in_(keys), suppression.c.reason == "shadow"
+            one_of_keys(columns, keys), suppression.c.reason == "shadow"
         )
     )
     return {(row["trigger_id"], row["root_id"]): row["count"] for row in rows}

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
@@ -89,7 +90,7 @@ def delete(tx: Tx, done: Sequence[DueCancellation]) -> None:
     """Delete cancellations that are finished."""
     if done:
         keys = [(one.trigger_id, one.event_id, one.rule) for one in done]
-        tx.execute(sa.delete(cancellation).where(sa.tuple_(*cancellation.primary_key.columns).in_(keys)))
+        tx.execute(sa.delete(cancellation).where(one_of_keys([*cancellation.primary_key.columns], keys)))
 
 
 # Built once, because flow control runs them in every round.
@@ -119,7 +120,7 @@ def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
         sa.select(buffered_match.c.trigger_id, buffered_match.c.key).distinct().where(earlier)
     ).all()
     if keys:
-        mine = sa.tuple_(match_buffer.c.trigger_id, match_buffer.c.key).in_([tuple(key) for key in keys])
+        mine = one_of_keys((match_buffer.c.trigger_id, match_buffer.c.key), [tuple(key) for key in keys])
         order = (match_buffer.c.trigger_id, match_buffer.c.key)
         tx.rows(sa.select(*order).where(mine).order_by(*order).with_for_update())
 

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import row_locks
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, idempotency_key
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.buffers import BufferedMatch
@@ -154,7 +155,7 @@ def delete_expired(tx: Tx, limit: int) -> int:
     keys = [tuple(row) for row in tx.execute(_OLD, {"now": tx.now, "limit": limit}).all()]
     if keys:
         tx.execute(
-            sa.delete(idempotency_key).where(sa.tuple_(*idempotency_key.primary_key.columns).in_(keys))
+            sa.delete(idempotency_key).where(one_of_keys([*idempotency_key.primary_key.columns], keys))
         )
     return len(keys)
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import audit
 from functory.engine.database.connection import Database
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import (
     Instant,
     decided_by_version,
@@ -45,9 +46,7 @@ Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
 
 # Built once, because they run for every batch with a suppressed match.
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
-    sa.tuple_(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).in_(
-        sa.bindparam("keys", expanding=True)
-    )
+    one_of_keys((suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason))
 )
 _COUNTED = (
     sa.update(suppression)

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import (
     Json,
     attempt,
@@ -216,7 +217,7 @@ def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, 
         return {}
     above = tx.rows(
         sa.select(span.c.execution_id, span.c.fence, span.c.seq, span.c.parent_seq).where(
-            sa.tuple_(span.c.execution_id, span.c.fence).in_(nested)
+            one_of_keys((span.c.execution_id, span.c.fence), nested)
         )
     )
     return {(row["execution_id"], row["fence"], row["seq"]): row["parent_seq"] for row in above}

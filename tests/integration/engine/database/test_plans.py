@@ -1,18 +1,26 @@
-"""PostgreSQL's plans: a kept plan may be of an empty table, unless the process only makes plans that use indexes."""
+"""Plans of statements: PostgreSQL's kept plan may be of an empty table, unless the process only makes plans that use
+indexes; SQLite reads a whole table where no index fits.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event as hooks
 
 from functory.engine.database import schema
 from functory.engine.database.connection import Database
 from functory.engine.database.id_lists import one_of
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
-from tests.support.world import LEASE, World, on_postgresql
+from tests.support.patience import patient
+from tests.support.waiting import wait_for
+from tests.support.world import LEASE, World, embedded, lines, on_postgresql
 
 pytest_plugins = ["tests.support.world"]
 
@@ -70,3 +78,64 @@ def test_claims_and_results_read_no_table_as_a_whole(make_world: Callable[..., W
     assert whole_reads() == before
     assert len(world.rows(schema.attempt)) == 9 * together
     database.close()
+
+
+# What grows with the history.
+GROWING = ("attempt", "event", "execution", "firing", "log", "span", "suppression")
+WHOLE = re.compile(rf"SCAN ({'|'.join(GROWING)})\b")
+
+
+def test_an_embedded_engine_reads_no_growing_table_as_a_whole(tmp_path: Path) -> None:
+    plans: dict[str, list[str]] = {}
+
+    def note_plan(connection: sa.Connection, _cursor: Any, statement: str, given: Any, *_: Any) -> None:
+        if statement in plans or not re.match("(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
+            return
+        plans[statement] = []
+        one = given[0] if given and isinstance(given[0], tuple) else given
+        driver: Any = connection.connection.driver_connection
+        plans[statement] = [row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {statement}", one)]
+
+    with embedded(tmp_path, worker_slots=4, heartbeat_seconds=0.2) as engine:
+        engine.functions.save("def greet(name: str) -> str:\n    return name\n")
+        engine.functions.save(
+            lines(
+                "import time",
+                "def talk(number: int):",
+                "    for _ in range(20):",
+                "        print(number, flush=True)",
+                "        time.sleep(0.1)",
+            )
+        )
+        engine.functions.save("def fail():\n    raise ValueError\n", limits={"max_attempts": 2})
+        engine.register_trigger(
+            "greet", on={"type": ["user.created"]}, function="greet", input={"name": "{{ event.data.name }}"}
+        )
+        hooks.listen(sa.Engine, "before_cursor_execute", note_plan)
+        try:
+            engine.start()
+            # Two of each kind at once: a list of one key may have another plan.
+            started = [
+                engine.executions.start(name, input_)["id"]
+                for name, input_ in (
+                    ("talk", {"number": 1}),
+                    ("talk", {"number": 2}),
+                    ("fail", {}),
+                    ("fail", {}),
+                )
+            ]
+            for name in ("ada", "bob"):
+                engine.events.emit("user.created", {"name": name})
+            engine.executions.wait(started, timeout=patient(60))
+            engine.executions.cancel(engine.executions.start("talk", {"number": 3})["id"])
+            wait_for(lambda: not any(engine.lineage.open_work().values()))
+        finally:
+            hooks.remove(sa.Engine, "before_cursor_execute", note_plan)
+    # A page of a list reads the table in its order, until it is full.
+    whole = {
+        statement: plan
+        for statement, plan in plans.items()
+        if "LIMIT" not in statement and any(WHOLE.match(step) for step in plan)
+    }
+    assert len(plans) > 50
+    assert whole == {}
