@@ -21,6 +21,8 @@ from tests.support.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sys.executable).parent
+# The pages of the dashboard as they are built.
+STATIC = "functory/dashboard/static/"
 ROOMS = ("engine", "workers", "triggers", "packs", "migrations")
 
 APPLICATION = """\
@@ -140,6 +142,38 @@ def test_the_wheel_brings_one_import_package_with_its_types(built: Path):
     assert {name for name in top if not name.endswith(".dist-info")} == {"functory"}
     assert "functory/py.typed" in names
     assert "functory/migrations/script.py.mako" in names
+
+
+def test_the_wheel_brings_the_built_pages_and_nothing_that_builds_them(built: Path):
+    """So nobody who installs it needs Node."""
+    with zipfile.ZipFile(wheel_of(built, "repository")) as wheel:
+        pages = {name.removeprefix(STATIC) for name in wheel.namelist() if name.startswith(STATIC)}
+        page = wheel.read(f"{STATIC}index.html").decode()
+        sources = [
+            name for name in wheel.namelist() if re.search(r"node_modules|package.*\.json|\.tsx?$", name)
+        ]
+    named = set(re.findall(r"/(assets/[^\"']+)", page))
+    assert len(named) >= 2
+    assert named <= pages
+    assert pages == {
+        str(path.relative_to(ROOT / STATIC)) for path in (ROOT / STATIC).rglob("*") if path.is_file()
+    }
+    assert sources == []
+
+
+def test_a_clone_without_node_builds_the_pages_with_the_node_of_the_lock(tmp_path: Path):
+    """The same sources give the same bytes, with any Node."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "env", "ls", "head", "cmp", "cp", "dirname"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    given = {"PATH": str(programs), "VIRTUAL_ENV": sys.prefix, "DASHBOARD_STATIC": str(tmp_path / "static")}
+    subprocess.run(["sh", ROOT / "dashboard" / "build.sh"], env=given | {"STRICT": "1"}, check=True)
+    first, second = (
+        {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+        for top in (tmp_path / "static", ROOT / STATIC)
+    )
+    assert first == second
 
 
 def test_both_wheels_hold_the_same_files(built: Path):
