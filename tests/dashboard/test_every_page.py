@@ -93,6 +93,7 @@ def hostile(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("hostile")
     with dashboard_server(folder, author_grants=["secret"]) as deployment:
         ids = dashboard_probes.attack(deployment.functory, folder)
+        dashboard_probes.attack_from_outside(deployment.url)
         ids |= attack_models(deployment.functory, folder, ids["ok"])
         ids |= attack_agents(deployment.functory)
         world = World(deployment, ids, chromium_server)

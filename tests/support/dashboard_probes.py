@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from pydantic import SecretStr
 
 from functory.client import Functory
+from functory.engine.executions.batches import BatchRequest
+from functory.engine.executions.listing import ExecutionFilter
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -25,6 +29,7 @@ PROBES = (
     "\x1b]8;;http://attacker.invalid\x07link\x1b]8;;\x07\x1b[31mred",
 )
 ALL = " ".join(PROBES)
+PASSWORD = "a password that is long"
 DATA: dict[str, Any] = {probe: [probe, {"html": probe}] for probe in PROBES}
 DATA["__proto__"] = {"polluted": True}
 
@@ -65,13 +70,15 @@ def attack(functory: Functory, folder: Path) -> dict[str, str]:
         "file", "hostile-watch", {"path": str(folder / SCRIPT.replace("/", "")), "must_exist": False}
     )
     functory.sources.pause("file", "hostile-watch", note=ALL, author=SCRIPT)
+    functory.schedules.save("hostile-hours", every="1h", function="hostile", input={"text": SCRIPT})
+    functory.schedules.by(SCRIPT).pause("hostile-hours", note=ALL)
     functory.sources.save(
         "webhook",
         "hostile-hook",
         {"auth": {"type": "none", "allow_unauthenticated": True}, "headers": ["x-evil"]},
     )
     functory.grant_approvals.allow("hostile", 1, "host", "a.example.com", reason=ALL, author=SCRIPT)
-    functory.users.create("hostile", SecretStr("a password that is long"))
+    functory.users.create("hostile", SecretStr(PASSWORD))
     event = functory.emit("hostile.event", DATA, subject=ALL[:500])
     for probe in PROBES:
         functory.emit("hostile.event", {"text": probe}, subject=probe)
@@ -79,8 +86,29 @@ def attack(functory: Functory, folder: Path) -> dict[str, str]:
     ok = functory.executions.start("hostile", {"text": ALL})
     failed = functory.executions.start("hostile_failure", {"text": ALL})
     functory.settle()
+    batch = functory.batches.create(
+        BatchRequest("retry", filter=ExecutionFilter(functions=["hostile_failure"], text=SCRIPT), reason=ALL),
+        author=SCRIPT,
+    )
+    functory.settle()
     functory.switches.throw("triggers", note=ALL, author=SCRIPT)
-    return {"event": event, "ok": ok["id"], "failed": failed["id"]}
+    return {"event": event, "ok": ok["id"], "failed": failed["id"], "batch": batch["id"]}
+
+
+def attack_from_outside(url: str) -> None:
+    """Send requests of strangers to the server: a delivery that is taken, one that is refused, and a login with a
+    password.
+    """
+    agent = {"user-agent": SCRIPT + IMAGE, "x-evil": SCRIPT, "origin": url}
+    with httpx.Client(base_url=url, headers=agent, timeout=patient(30)) as client:
+        taken = client.post("/webhooks/hostile-hook", json=DATA)
+        assert taken.status_code == 202, taken.text
+        refused = client.post(
+            "/webhooks/hostile-hook", content=ALL.encode(), headers={"content-type": SCRIPT}
+        )
+        assert refused.status_code >= 400, refused.text
+        login = client.post("/api/v1/login", json={"name": "hostile", "password": PASSWORD})
+        assert login.status_code < 300, login.text
 
 
 def is_unharmed(page: Page) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from functory.client import Functory
+from functory.engine.executions.batches import BatchRequest
+from functory.engine.executions.listing import ExecutionFilter
 
 PASSWORD = "a long password of "
 # What makes grants for hosts, files and programs wait for a person.
@@ -60,7 +62,10 @@ def furnish(functory: Functory, folder: Path) -> dict[str, str]:
     functory.triggers.pause("on-stock", note="the shop is closed", author="ada")
     stopped = [functory.emit("stock.changed", {"sku": f"A-{n}"}, subject=f"A-{n}") for n in range(3)]
     functory.settle()
-    return {"stopped": stopped[0]}
+    wanted = BatchRequest("cancel", ExecutionFilter(functions=["report"]), reason="the shop is closed")
+    batch = functory.batches.create(wanted, author="ada")
+    functory.settle()
+    return {"stopped": stopped[0], "batch": batch["id"]}
 
 
 def _sources(functory: Functory, folder: Path) -> None:

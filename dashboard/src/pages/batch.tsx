@@ -8,7 +8,7 @@ import { Button, Link } from "../parts/link.tsx";
 import { Ago, Facts, Mark, Name, PageHead, PayloadText, Pill, Show } from "../parts/small.tsx";
 import type { Batch } from "../rows.ts";
 import { shortId } from "../short_ids.ts";
-import { queryText, urls } from "../urls.ts";
+import { urls } from "../urls.ts";
 
 const TITLE = { retry: "Retry", replay: "Replay", cancel: "Cancel" } as const;
 
@@ -56,7 +56,7 @@ export function BatchPage({ id }: { id: string }) {
                   ["By", <Name text={row.author} />],
                   ["Started", <Ago time={row.created_at} />],
                   ["Ended", row.finished_at && <Ago time={row.finished_at} />],
-                  ["Filter", row.filters && <code>{queryText(flat(row.filters)) || "all executions"}</code>],
+                  ["Filter", row.filters && <PayloadText text={worded(row.filters)} />],
                 ]}
               />
               {row.problems.length > 0 && (
@@ -82,10 +82,11 @@ export function BatchPage({ id }: { id: string }) {
   );
 }
 
-function flat(filters: Readonly<Record<string, unknown>>): Record<string, string | string[]> {
-  return Object.fromEntries(
-    Object.entries(filters)
-      .filter(([, value]) => value !== null && value !== false && !(Array.isArray(value) && value.length === 0))
-      .map(([name, value]) => [name, Array.isArray(value) ? value.map(String) : String(value)]),
+/** `states: failed, dead; text: order`. */
+function worded(filters: Readonly<Record<string, unknown>>): string {
+  const given = Object.entries(filters).filter(
+    ([, value]) => value !== null && value !== false && !(Array.isArray(value) && value.length === 0),
   );
+  return given.map(([name, value]) => (value === true ? name : `${name}: ${[value].flat().join(", ")}`)).join("; ")
+    || "all executions";
 }

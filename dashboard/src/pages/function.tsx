@@ -122,8 +122,8 @@ function HeadFacts({ row, stats }: { row: FunctionDetail; stats: FunctionStats |
       {series.length > 1 && runs > 0 && (
         <Spark
           values={series.map((one) => one.runs)}
-          sentence={`${count(runs)} executions in 24 hours`}
-          unit={(value) => `${count(value)} executions`}
+          sentence={`${plural(runs, "execution")} in 24 hours`}
+          unit={(value) => plural(value, "execution")}
           labels={(at) => hourLabel(at, series.length)}
         />
       )}

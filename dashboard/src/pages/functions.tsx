@@ -1,7 +1,7 @@
 // The list of functions.
 
 import type { FunctionRow } from "../api.gen.ts";
-import { count, duration, percent } from "../format.ts";
+import { count, duration, percent, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { useFreshList } from "../lists.ts";
 import { chosenFilters, clearFilters, type Filter, FilterBar } from "../parts/filter_bar.tsx";
@@ -67,8 +67,8 @@ const COLUMNS: readonly Column<FunctionRow>[] = [
     cell: (row) => (
       <Spark
         values={row.spark}
-        sentence={`${count(row.runs_24h)} executions in 24 hours`}
-        unit={(value) => `${count(value)} executions`}
+        sentence={`${plural(row.runs_24h, "execution")} in 24 hours`}
+        unit={(value) => plural(value, "execution")}
         labels={(at) => hourLabel(at, row.spark.length)}
       />
     ),

@@ -96,7 +96,7 @@ function SourcePage({ group, name }: { group: SourceGroup; name: string }) {
             <div class="stack">
               {source.problem && (
                 <p class="notice tone-bad" role="alert">
-                  <Mark name="warning" /> <Name text={source.problem} /> <Ago time={source.problem_at} />
+                  <Mark name="warning" /> <Name text={source.problem} />, <Ago time={source.problem_at} />
                 </p>
               )}
               {source.state === "paused" && (
@@ -159,9 +159,9 @@ function About({ group, of }: { group: SourceGroup; of: Source }) {
                 ),
               ],
               ["Last event", of.last_event_at && <Ago time={of.last_event_at} />],
-              ["Last hour", `${count(of.events_last_hour)} events`],
+              ["Last hour", plural(of.events_last_hour, "event")],
               ["Refused", of.refused ? `${count(of.refused)} since it was made` : null],
-              ["Waiting", of.waiting !== null && `${count(of.waiting)} messages`],
+              ["Waiting", of.waiting !== null && plural(of.waiting, "message")],
               ["Looked at", of.looked_at && <Ago time={of.looked_at} />],
               ["Missed", of.missed ? `${of.missed} times passed without an event` : null],
               ["Runs in", of.holder && <Name text={of.holder} />],

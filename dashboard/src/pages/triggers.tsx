@@ -1,7 +1,7 @@
 // The list of triggers.
 
 import type { TriggerRow } from "../api.gen.ts";
-import { count } from "../format.ts";
+import { count, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { useFreshList } from "../lists.ts";
 import { patternLine } from "../pattern_line.ts";
@@ -69,7 +69,7 @@ const COLUMNS: readonly Column<TriggerRow>[] = [
     cell: (row) => (
       <Spark
         values={row.spark}
-        sentence={`fired ${count(row.fired_24h)} times in 24 hours`}
+        sentence={`fired ${plural(row.fired_24h, "time")} in 24 hours`}
         unit={(value) => `fired ${count(value)}×`}
         labels={(at) => hourLabel(at, row.spark.length)}
       />

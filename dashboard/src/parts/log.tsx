@@ -2,7 +2,7 @@
 
 import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Piece } from "../ansi.ts";
-import { count, duration, plural } from "../format.ts";
+import { duration, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { entries, type Gap, keyOf, type KnownLines } from "../log_lines.ts";
 import { entryRows, type GapRow, type LogRow, type TextRow } from "../log_rows.ts";
@@ -106,7 +106,7 @@ export function Log({ known, running, fence = null, onGap }: LogProps) {
           <input type="checkbox" checked={newestFirst} onChange={() => setNewestFirst(!newestFirst)} /> newest first
         </label>
         <span class="spacer" />
-        <span class="dim">{count(chosen.length)} lines</span>
+        <span class="dim">{plural(chosen.length, "line")}</span>
         {gaps[0] && (
           <>
             <span class="tone-warn">not all are here</span>
@@ -161,7 +161,7 @@ function Text({ of, times, unfold }: { of: TextRow; times: boolean; unfold: () =
         {isRedacted(line.text) ? <RedactedChip needs={line.text.redacted} /> : <Colours of={of.pieces} />}
         {of.folded > 0 && (
           <button type="button" class="link" onClick={unfold}>
-            +{count(of.folded)} lines
+            +{plural(of.folded, "line")}
           </button>
         )}
       </span>
