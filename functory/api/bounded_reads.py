@@ -1,4 +1,4 @@
-"""The time that a GET of the API may read: each of its reading transactions ends within :data:`READ_SECONDS`.
+"""The time that a GET of the API may read: its reading transactions take at most :data:`READ_SECONDS` together.
 
 A person does not wait longer, and a read that takes longer uses the database that the engine needs. What cannot answer
 in this time is a job: a batch, a backtest. Requests that change something are not limited, for what they read decides

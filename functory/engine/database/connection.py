@@ -249,16 +249,16 @@ class Database:
         :func:`functory.engine.database.read_limit.of`.
         """
         # A database in memory has one connection for all threads.
-        seconds = None if self.dialect == "sqlite" and self.file is None else read_limit.current()
+        limit = None if self.dialect == "sqlite" and self.file is None else read_limit.current()
         with self._driver_errors:
             now = self.clock.now()
             with (
                 self._connected() as connection,
                 # What limits a statement holds to the end of its transaction, so there must be one.
-                self._begin(connection, reading=not snapshot and seconds is None, snapshot=snapshot),
+                self._begin(connection, reading=not snapshot and limit is None, snapshot=snapshot),
                 contextlib.nullcontext()
-                if seconds is None
-                else read_limit.limited(connection, self.dialect, seconds),
+                if limit is None
+                else read_limit.limited(connection, self.dialect, limit),
             ):
                 yield Tx(connection, now, self.new_id, self.dialect)
 

@@ -113,7 +113,7 @@ def one_of_keys(columns: Sequence[Any], keys: str | Sequence[tuple[Any, ...]] = 
 @compiles(_OneOfKeys, "postgresql")
 def _keys_on_postgresql(element: _OneOfKeys, compiler: Any, **options: Any) -> str:
     asked, *columns = element.clauses
-    return compiler.process(sa.tuple_(*columns).in_(asked), **options)
+    return compiler.process(sa.tuple_(*columns).in_(cast("sa.BindParameter[Any]", asked)), **options)
 
 
 @compiles(_OneOfKeys, "sqlite")

@@ -1,8 +1,8 @@
-"""A limit of the time that a reading transaction may take, for callers that wait for an answer.
+"""A limit of the time that reading transactions may take, for callers that wait for an answer.
 
-``with read_limit.of(2.0)`` limits each :meth:`Database.read` that begins in the block, on the same thread or task.
-Without it nothing is limited, and nothing is paid: roles and commands read as long as they need. Writing transactions
-never have a limit.
+``with read_limit.of(2.0)`` limits what all :meth:`Database.read` of the block take together, on the same thread or
+task. Without it nothing is limited, and nothing is paid: roles and commands read as long as they need. Writing
+transactions never have a limit.
 
 - PostgreSQL: the transaction sets its ``statement_timeout`` to the time that is left. This is sent together with its
   first statement (:meth:`functory.engine.database.postgres_pipeline.PipelinedConnection.limit_statements`). A reading
@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
@@ -33,45 +34,64 @@ SQLITE_STEPS = 20_000
 # PostgreSQL's query_canceled (manual, appendix A).
 _CANCELED = "57014"
 
-_seconds: ContextVar[float | None] = ContextVar("read_limit", default=None)
+
+@dataclass
+class ReadLimit:
+    """The seconds that the reading transactions of a block may take together, and how many of them are left."""
+
+    seconds: float
+    left: float
+
+    def exceeded(self) -> ReadTooLong:
+        """Return the error of a read that took longer."""
+        return ReadTooLong(
+            f"the read took longer than {self.seconds:g} s",
+            "it was ended; nothing was changed",
+            "narrow the filter by time (since, until), or ask for fewer rows (limit)",
+        )
+
+
+_limit: ContextVar[ReadLimit | None] = ContextVar("read_limit", default=None)
 
 
 @contextlib.contextmanager
 def of(seconds: float | None) -> Iterator[None]:
-    """Let each reading transaction that begins in the block take at most ``seconds``; None: as long as it needs.
+    """Let the reading transactions that begin in the block take at most ``seconds`` together; None: as long as they
+    need.
 
     A longer one raises :class:`ReadTooLong`.
     """
-    before = _seconds.set(seconds)
+    before = _limit.set(None if seconds is None else ReadLimit(seconds, seconds))
     try:
         yield
     finally:
-        _seconds.reset(before)
+        _limit.reset(before)
 
 
-def current() -> float | None:
-    """Return the seconds that a reading transaction may take here; None without a limit."""
-    return _seconds.get()
+def current() -> ReadLimit | None:
+    """Return the limit of reading transactions here; None without one."""
+    return _limit.get()
 
 
 @contextlib.contextmanager
-def limited(connection: Connection, dialect: str, seconds: float) -> Iterator[None]:
+def limited(connection: Connection, dialect: str, limit: ReadLimit) -> Iterator[None]:
     """Limit the statements of a transaction that has begun. Raises :class:`ReadTooLong` instead of the driver's
     error.
     """
+    if limit.left <= 0:
+        raise limit.exceeded()
     driver: Any = connection.connection.driver_connection
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + limit.left
     with _on_postgresql(driver, deadline) if dialect == "postgresql" else _on_sqlite(driver, deadline):
         try:
             yield
         except DBAPIError as error:
             if time.monotonic() < deadline or not _was_ended(error):
                 raise
-            raise ReadTooLong(
-                f"the read took longer than {seconds:g} s",
-                "it was ended; nothing was changed",
-                "narrow the filter by time (since, until), or ask for fewer rows (limit)",
-            ) from error
+            raise limit.exceeded() from error
+        finally:
+            limit.left -= time.monotonic() - began
 
 
 @contextlib.contextmanager

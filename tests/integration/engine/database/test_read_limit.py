@@ -44,6 +44,19 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path
     found.close()
 
 
+def test_the_reads_of_a_block_share_its_seconds(database: Database) -> None:
+    with read_limit.of(0.5), pytest.raises(ReadTooLong) as raised:
+        for _ in range(200):
+            with database.read() as tx:
+                tx.scalar(COUNTERS)
+                # It counts as reading: the transaction is open.
+                time.sleep(0.01)
+    assert raised.value.what == "the read took longer than 0.5 s"
+    # Another block has its own.
+    with read_limit.of(5), database.read() as tx:
+        assert tx.scalar(COUNTERS) is not None
+
+
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_a_long_read_ends_and_its_connection_is_used_again(database: Database, snapshot: bool) -> None:
     began = time.monotonic()
