@@ -145,7 +145,7 @@ def test_the_wheel_brings_one_import_package_with_its_types(built: Path):
 
 
 def test_the_wheel_brings_the_built_pages_and_nothing_that_builds_them(built: Path):
-    """So nobody who installs it needs Node."""
+    """An installation needs no Node."""
     with zipfile.ZipFile(wheel_of(built, "repository")) as wheel:
         pages = {name.removeprefix(STATIC) for name in wheel.namelist() if name.startswith(STATIC)}
         page = wheel.read(f"{STATIC}index.html").decode()
