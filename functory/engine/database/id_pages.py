@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from functory.engine.database.transaction import Tx
 
 # Rows that a page looks at for each way.
-WINDOW = 10_000
-# It looks at the first of them before it looks at more: SQLite sorts all that it looks at, and most filters let enough
-# rows through.
+WINDOW = 6_000
+# It looks at the first of them before it looks at more: SQLite looks at all of a part, and most filters let enough rows
+# through.
 PARTS = (16, 4, 1)
 
 Conditions = Sequence[sa.ColumnElement[bool]]
@@ -78,27 +78,29 @@ def _look(
     window: int,
 ) -> tuple[list[tuple[str, str]], str | None]:
     """Return pairs of key and id, and the key down to which this way has looked; None when there is no more."""
-    bound = (way.key < before,) if before is not None else ()
     own_id = way.key if way.narrow else id_column
-    seen = sa.select(way.key.label("key"), own_id.label("id"))
-    seen = seen.where(*way.conditions, *bound).order_by(way.key.desc())
+    seen = sa.select(way.key.label("key"), own_id.label("id")).where(*way.conditions).order_by(way.key.desc())
     if not tested:
-        pairs = [(row["key"], row["id"]) for row in tx.rows(seen.limit(limit + 1))]
+        rest = seen if before is None else seen.where(way.key < before)
+        pairs = [(row["key"], row["id"]) for row in tx.rows(rest.limit(limit + 1))]
         return pairs, pairs[-1][0] if len(pairs) > limit else None
-    pairs = []
-    for size in (window // part for part in PARTS):
+    pairs, looked = [], 0
+    for until in (window // part for part in PARTS):
         # A page does not fit into fewer rows.
-        if limit < size or size == window:
-            some = seen.limit(size).subquery("some")
-            fitting = (
-                sa.select(some.c.key, some.c.id)
-                .select_from(some.join(id_column.table, id_column == some.c.id))
-                .where(*tested)
-                .order_by(some.c.key.desc())
-                .limit(limit + 1)
-            )
-            pairs = [(row["key"], row["id"]) for row in tx.rows(fitting)]
-            if len(pairs) > limit:
-                return pairs, pairs[-1][0]
-    last = tx.rows(seen.offset(window - 1).limit(1))
-    return pairs, last[0]["key"] if last else None
+        if limit >= until and until < window:
+            continue
+        rest = seen if before is None else seen.where(way.key < before)
+        # Only the index is read for them. With a column of the table PostgreSQL may choose another index, in which the
+        # rows of the way lie far apart.
+        some = rest.limit(until - looked).subquery("some")
+        fitting = sa.select(some.c.key, some.c.id).where(*tested).order_by(some.c.key.desc())
+        fitting = fitting.select_from(some.join(id_column.table, id_column == some.c.id))
+        fitting = fitting.limit(limit + 1 - len(pairs))
+        pairs += [(row["key"], row["id"]) for row in tx.rows(fitting)]
+        if len(pairs) > limit:
+            return pairs, pairs[-1][0]
+        last = tx.rows(rest.offset(until - looked - 1).limit(1))
+        if not last:
+            return pairs, None
+        before, looked = last[0]["key"], until
+    return pairs, before

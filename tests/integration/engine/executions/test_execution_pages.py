@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +139,39 @@ def test_a_page_looks_at_no_more_rows_than_its_window_and_says_where_it_stopped(
         if before is None:
             break
     assert seen == [[], [], [wanted]] and len(others) == 7
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_pages_find_each_row_that_fits_once_whatever_their_window_is(
+    shop: World, data: st.DataObject
+) -> None:
+    t = listing.execution
+    with shop.database.read() as tx:
+        ids = [row["id"] for row in tx.rows(sa.select(t.c.id).order_by(t.c.id.desc()))]
+    if len(ids) < 60:
+        ids = [*reversed([shop.start()["id"] for _ in range(60)]), *ids]
+    fitting = data.draw(st.sets(st.sampled_from(ids)))
+    window, limit = data.draw(st.integers(1, 70)), data.draw(st.integers(1, 9))
+    found: list[str] = []
+    before: str | None = None
+    for _ in range(2 * len(ids)):
+        with shop.database.read() as tx:
+            page = id_pages.find(
+                tx,
+                t.c.id,
+                [id_pages.Way(t.c.id)],
+                [t.c.id.in_(fitting)],
+                before=before,
+                limit=limit,
+                window=window,
+            )
+        assert len(page.ids) <= limit
+        found += page.ids
+        before = page.next
+        if before is None:
+            break
+    assert before is None and found == sorted(fitting, reverse=True)
 
 
 def test_a_bad_end_is_listed_from_its_end_until_it_is_pruned(shop: World) -> None:
