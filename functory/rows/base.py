@@ -13,7 +13,8 @@ from functory.engine.serialization.storable_text import is_storable
 
 
 def _timestamp(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # A list has hundreds of them, and strftime takes four times as long.
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 # RFC 3339 in UTC, always with six digits of a second: texts sort as their times do.

@@ -11,7 +11,8 @@ has grown. Planning a lone execution's statements anew took a tenth of PostgreSQ
 tables a third.
 
 A server, a database and a role have defaults for every session (``ALTER ROLE … SET``). Those that change what a
-statement means, or end it, are set anew by each session (:data:`SETTINGS`), in one statement after its connect.
+statement means or costs, or end it, are set anew by each session (:data:`SETTINGS`), in one statement after its
+connect.
 :mod:`functory.engine.database.postgres_server` checks what belongs to the operator.
 
 A pooler between this process and the server (pgbouncer in transaction mode) gives each transaction another session. No
@@ -75,6 +76,9 @@ SETTINGS = {
     "transform_null_equals": "off",
     # Rows that a policy hides are an error: a list without them would look whole.
     "row_security": "off",
+    # A page of a list reads some hundred rows by keys. Where the planner expects many, the compiler of expressions
+    # starts, and takes several times as long as the statement.
+    "jit": "off",
     # A statement may wait for a lock, or be long; one with a limit sets its own.
     "statement_timeout": "0",
     "lock_timeout": "0",
@@ -84,8 +88,7 @@ SETTINGS = {
 }
 # Those that the server reports to the client, so that a pooler knows them.
 REPORTED = ("TimeZone", "DateStyle", "standard_conforming_strings")
-# A whole table costs so much that a plan without an index is dear, which must not start the compiler of expressions.
-BY_KEYS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+BY_KEYS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 # A server before version 17 does not know all of them.
 _SET = (
     "SELECT count(set_config(name, value, {0})) FROM unnest({1}, {2}) AS wanted (name, value)"
