@@ -108,6 +108,7 @@ def run(settings: Settings, *, quiet: bool) -> int:
         if not quiet:
             feed.start(print_line)
             stack.callback(feed.stop)
+        process.freeze_start()
         ending.wait()
         print_line("\n  stopping")
     if ending.failure is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import functools
+import gc
 import os
 import select
 import signal
@@ -237,6 +238,17 @@ def report_ready(
     role_state.report_ready(is_progressing)
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+    freeze_start()
+
+
+def freeze_start() -> None:
+    """Exempt all that the start has made from garbage collection: modules, routes, and statements live as long as the
+    process.
+
+    Else each full collection looks at them. In a server that takes 0.1 to 0.4 s, in which no request is answered.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def run_services(
