@@ -24,6 +24,7 @@ from functory.api.health import OPTIONAL_CHECKS, Health
 from functory.api.request_metrics import RequestMetrics
 from functory.client import Functory
 from functory.engine.database import audit
+from functory.engine.database.refused_attempts import RefusedAttempts
 from functory.engine.telemetry import exposition, metrics
 
 Authenticate = Callable[[Request], Caller]
@@ -74,6 +75,7 @@ def create_app(
     # The pages of documentation load scripts from other hosts: they are left out.
     app = FastAPI(title="Functory", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.functory = functory
+    app.state.refused_attempts = RefusedAttempts(functory.database)
     problem_details.install(app)
     app.add_middleware(Compression)
     app.add_middleware(SecurityHeaders)
@@ -121,7 +123,8 @@ def create_app(
         return JSONResponse(app.openapi())
 
     if settings.api == "on":
-        app.state.admit = _admission(functory, authenticate, owner=owner)
+        find_caller = authenticate or Authentication(functory, app.state.refused_attempts, owner=owner)
+        app.state.admit = _admission(find_caller, checks_host=authenticate is None)
         app.state.checks_host = authenticate is None
         app.router.routes.extend(_api_routes(owner))
         if settings.oidc_issuer is not None:
@@ -130,15 +133,14 @@ def create_app(
     return app
 
 
-def _admission(functory: Functory, authenticate: Authenticate | None, *, owner: bool) -> Admit:
+def _admission(find_caller: Authenticate, *, checks_host: bool) -> Admit:
     """What finds the caller of a request, and keeps it at ``request.state.caller``: before a body is read, or else
     before the handler.
     """
-    find_caller = authenticate or Authentication(functory, owner=owner)
 
     async def admit(request: Request) -> None:
-        if authenticate is None:
-            hosts.check(functory.settings, request)
+        if checks_host:
+            hosts.check(request.app.state.functory.settings, request)
         if getattr(request.state, "caller", None) is None:
             request.state.caller = await run_in_threadpool(find_caller, request)
 

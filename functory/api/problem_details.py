@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from functory.api.request_metrics import route_of
 from functory.engine import problem_advice
 from functory.engine.access.logins import TooManyAttempts, WrongPassword
-from functory.engine.database import audit
 from functory.engine.database.clock import new_id
 from functory.engine.errors import (
     AlreadyDecided,
@@ -142,8 +141,7 @@ def _record(request: Request, error: Forbidden) -> None:
     # Not the path: a stranger could make any number of entries.
     action = f"{request.method} {route_of(request.scope) or ''}"[:64]
     try:
-        with audit.acting(origin):
-            audit.record_refused(request.app.state.functory.database, author, action, request.url.path)
+        request.app.state.refused_attempts.record(author, action, request.url.path, origin)
     except FunctoryError as failure:
         log.error(
             "refused attempt not in the audit",

@@ -15,15 +15,16 @@ from functory.api.access.rights import Caller
 from functory.api.problem_details import Unauthorized
 from functory.client import Functory
 from functory.engine.access import roles
-from functory.engine.database import audit
+from functory.engine.database.refused_attempts import RefusedAttempts
 from functory.engine.telemetry import server_metrics
 
 
 class Authentication:
     """Finds the caller of a request. With ``owner`` a login link makes its caller the owner (``functory dev``)."""
 
-    def __init__(self, functory: Functory, *, owner: bool = False) -> None:
+    def __init__(self, functory: Functory, refused: RefusedAttempts, *, owner: bool = False) -> None:
         self._functory = functory
+        self._refused = refused
         self._owner = owner
 
     def __call__(self, request: Request) -> Caller:
@@ -37,8 +38,7 @@ class Authentication:
             if cookie:
                 return self._by_cookie(cookie, address, request)
         except Unauthorized:
-            with audit.acting(f"http {address}"):
-                audit.record_refused(self._functory.database, "", "api.authentication", request.url.path)
+            self._refused.record("", "api.authentication", request.url.path, f"http {address}")
             raise
         raise Unauthorized("you are not logged in", *self._advice())
 

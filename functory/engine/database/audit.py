@@ -79,9 +79,9 @@ def digest(content: Any) -> str | None:
 
 
 def append_refused(
-    tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None
+    tx: Tx, author: str, action: str, subject: str, data: Mapping[str, Any] | None = None, *, count: int = 1
 ) -> None:
-    """Count a refused attempt: the same ``action`` of the same author has one entry a minute, with the last origin."""
+    """Count refused attempts: the same ``action`` of the same author has one entry a minute, with the last origin."""
     minute = tx.now.replace(second=0, microsecond=0)
     row = {
         "id": _id_of_attempt(lowest_id(minute), author, action),
@@ -94,9 +94,11 @@ def append_refused(
         "before_sha256": None,
         "after_sha256": None,
         "refused": True,
-        "count": 1,
+        "count": count,
     }
-    tx.upsert(audit, [row], lambda new: {"count": audit.c.count + 1, "time": new.time, "origin": new.origin})
+    tx.upsert(
+        audit, [row], lambda new: {"count": audit.c.count + new.count, "time": new.time, "origin": new.origin}
+    )
 
 
 def record_refused(database: Database, author: str, action: str, subject: str) -> None:
