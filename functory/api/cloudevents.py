@@ -53,9 +53,7 @@ def mount(
     @app.post("/events", tags=["events"], status_code=202)
     async def events(request: Request) -> Response:
         """Store CloudEvents. Answers 202 with their ids once they are committed."""
-        refused = authorization_error(
-            settings, request.headers.getlist("authorization"), request.headers.getlist("host")
-        )
+        refused = authorization_error(settings, request)
         if refused is not None:
             _count_refused("unknown", refused.status_code)
             return refused
@@ -84,19 +82,17 @@ def mount(
             )
 
 
-def authorization_error(
-    settings: Settings, authorization: Sequence[str], host: Sequence[str]
-) -> Response | None:
+def authorization_error(settings: Settings, request: Request) -> Response | None:
     """The response to a caller that may not send events; None for one that may."""
     if settings.events_token is None:
-        if callers.is_on_this_machine(settings, host):
+        if callers.is_on_this_machine(settings, request):
             return None
         return problem(
             403,
-            detail="no token is set, so events are taken from this machine only, under a name of this machine; "
+            detail="no token is set, so events are taken from programs of this machine only, and not through a proxy; "
             "set FUNCTORY_EVENTS_TOKEN and send it as a bearer token",
         )
-    if callers.sends_token(authorization, settings.events_token):
+    if callers.sends_token(request.headers.getlist("authorization"), settings.events_token):
         return None
     server_metrics.auth_failures.labels("token").inc()
     return problem(401, detail="send the token of this server", headers={"www-authenticate": "Bearer"})

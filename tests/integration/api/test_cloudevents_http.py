@@ -12,6 +12,7 @@ import pytest
 from cloudevents.core.bindings.http import to_binary, to_structured
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
+from fastapi import Request
 
 from functory.api import cloudevents
 from functory.client import Functory
@@ -194,8 +195,25 @@ def test_without_a_token_only_this_machine_may_send_and_under_its_own_name(
     listens: str, host: str, taken: bool
 ) -> None:
     settings = Settings(host=listens)
-    refused = cloudevents.authorization_error(settings, [], [host])
+    refused = cloudevents.authorization_error(settings, request(host))
     assert (refused is None) is taken
     if refused is not None:
         assert refused.status_code == 403 and b"FUNCTORY_EVENTS_TOKEN" in refused.body
-    assert cloudevents.authorization_error(settings, [], ["localhost", "evil.example.com"]) is not None
+    assert cloudevents.authorization_error(settings, request("localhost", "evil.example.com")) is not None
+
+
+@pytest.mark.parametrize("header", ["forwarded", "via", "x-forwarded-for", "x-real-ip"])
+def test_without_a_token_nothing_that_a_proxy_passes_on_is_taken(header: str) -> None:
+    # nginx, unless told otherwise, calls the server by the address at which it reaches it.
+    local = "127.0.0.1:7400"
+    assert cloudevents.authorization_error(Settings(), request(local)) is None
+    assert cloudevents.authorization_error(Settings(), request(local, **{header: "10.0.0.7"})) is not None
+    assert cloudevents.authorization_error(Settings(), request(local, version="1.0")) is not None
+    behind = Settings(public_url="https://functory.example.com")
+    assert cloudevents.authorization_error(behind, request(local)) is not None
+
+
+def request(*hosts: str, version: str = "1.1", **headers: str) -> Request:
+    pairs = [*(("host", host) for host in hosts), *headers.items()]
+    raw = [(name.encode(), value.encode()) for name, value in pairs]
+    return Request({"type": "http", "http_version": version, "headers": raw})

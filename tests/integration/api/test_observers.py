@@ -36,6 +36,13 @@ def test_without_a_token_only_this_machine_reads_them(tmp_path: Path, path: str)
 
 
 @pytest.mark.parametrize("path", GUARDED)
+def test_a_proxy_on_this_machine_opens_them_to_nobody(tmp_path: Path, path: str) -> None:
+    asker = client(tmp_path)
+    assert asker.get(path, headers={"x-forwarded-for": "10.0.0.7"}).status_code == 403
+    assert client(tmp_path, public_url=PUBLIC).get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", GUARDED)
 def test_with_a_token_its_bearer_reads_them(tmp_path: Path, path: str) -> None:
     asker = client(tmp_path, PUBLIC, host="0.0.0.0", **TOKEN)
     assert asker.get(path, headers=BEARER).status_code == 200
