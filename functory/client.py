@@ -243,8 +243,11 @@ class Functory(ClientServices):
         idempotency_key: str | None = None,
         delay: float = 0.0,
         priority: int | None = None,
+        author: str = "",
     ) -> dict[str, Any]:
-        """Start a function with an input object. Returns the execution's row. Raises as :meth:`Executions.start`."""
+        """Start a function with an input object. Returns the execution's row. With an ``author`` the audit log gets an
+        entry. Raises as :meth:`Executions.start`.
+        """
         with self._starting():
             return self.executions.start(
                 function,
@@ -254,6 +257,7 @@ class Functory(ClientServices):
                 idempotency_key=idempotency_key,
                 delay=delay,
                 priority=priority,
+                author=author,
             )
 
     def submit_many(
@@ -285,8 +289,10 @@ class Functory(ClientServices):
         delay: float = 0.0,
         priority: int | None = None,
         idempotency_key: str | None = None,
+        author: str = "",
     ) -> list[str]:
-        """Start a function once for each input object, all of them or none. Returns the ids, in order. Raises as
+        """Start a function once for each input object, all of them or none. Returns the ids, in order. With an
+        ``author`` the audit log gets an entry. Raises as
         :func:`functory.engine.executions.start_many.start_many`.
         """
         with self._starting():
@@ -300,6 +306,7 @@ class Functory(ClientServices):
                 priority=priority,
                 direct=self.executions.direct,
                 idempotency_key=idempotency_key,
+                author=author,
             )
 
     def call(self, function: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -339,14 +346,15 @@ class Functory(ClientServices):
         with self._writing():
             return self.events.emit(type_, data, subject=subject, dedup_key=dedup_key)
 
-    def emit_many(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
+    def emit_many(self, events: Iterable[Mapping[str, Any]], *, author: str = "") -> list[str]:
         """Write many events in one transaction, all of them or none: at most 10,000. Returns their ids, in order.
 
         An event is an object with a ``type``, and optionally ``data``, ``subject`` and ``dedup_key``. Raises
-        :class:`Invalid` with the number of the first wrong event, counted from 1.
+        :class:`Invalid` with the number of the first wrong event, counted from 1. With an ``author`` the audit log gets
+        an entry.
         """
         with self._writing():
-            return self.events.emit_many(events)
+            return self.events.emit_many(events, author=author)
 
     def settle(self, timeout: float = 60.0, *, root_id: str | None = None) -> None:
         """Wait until nothing is pending, queued or running, anywhere or below one root. Raises :class:`WaitTimeout`."""

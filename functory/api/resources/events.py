@@ -137,10 +137,11 @@ def emit(
         if idempotency_key is None
         else [idempotency_key if len(events) == 1 else f"{idempotency_key}:{n}" for n in range(len(events))]
     )
-    ids = engine.emit_many(
+    given = (
         event.model_dump(exclude_none=True) | ({"dedup_key": key} if event.dedup_key is None and key else {})
         for event, key in zip(events, keys, strict=True)
     )
+    ids = engine.emit_many(given, author=caller.name)
     return {"ids": ids}
 
 

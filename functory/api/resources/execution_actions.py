@@ -49,6 +49,7 @@ def start(
         idempotency_key=idempotency_key,
         delay=body.delay,
         priority=body.priority,
+        author=caller.name,
     )
     return _made(engine, caller, row, request, response)
 
@@ -68,6 +69,7 @@ def start_many(
         idempotency_key=idempotency_key,
         delay=body.delay,
         priority=body.priority,
+        author=caller.name,
     )
     return {"ids": ids}
 

@@ -103,7 +103,9 @@ def emit(
     value = values.read_json(data, "--data") if data is not None else None
     out = CommandOutput(json=json, quiet=quiet)
     with session.engine(start=wait, create=True) as engine:
-        id_ = engine.events.emit(type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key)
+        id_ = engine.events.emit(
+            type_, value, subject=subject, source="/functory/cli", dedup_key=dedup_key, author=engine.author
+        )
         if wait:
             row = engine.events.get(id_)
             if not engine.settings.embedded:
@@ -358,7 +360,7 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
         with console.progress(total, "events") as show:
             try:
                 for batch in event_lines.batches(path, most, skip=skip):
-                    engine.events.write(batch, source="/functory/cli")
+                    engine.events.write(batch, source="/functory/cli", author=engine.author)
                     written += len(batch)
                     show(written)
             except (FunctoryError, KeyboardInterrupt):

@@ -407,7 +407,7 @@ def _run_again(
     with session.engine(start=wait) as engine:
         id_ = ids.execution_id(engine, id_)
         again = engine.executions.retry if failed_only else engine.executions.replay
-        row = again(id_, latest=latest)
+        row = again(id_, latest=latest, author=engine.author)
         if not wait:
             execution_result.print_queued(engine, row, out)
             return

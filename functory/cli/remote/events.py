@@ -20,16 +20,17 @@ class Events(Part):
         subject: str | None = None,
         source: str = "",
         dedup_key: str | None = None,
+        author: str = "",
     ) -> str:
-        """Write one event. Its source is the server's."""
+        """Write one event. Its source and its author are the server's."""
         return self._server.emit(type_, data, subject=subject, dedup_key=dedup_key)
 
     def emit_many(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write many events, all of them or none."""
         return self._server.emit_many(events)
 
-    def write(self, checked: Iterable[Any], *, source: str) -> list[str]:
-        """Write events that were checked before, all of them or none. Their source is the server's."""
+    def write(self, checked: Iterable[Any], *, source: str, author: str = "") -> list[str]:
+        """Write events that were checked before, all of them or none. Their source and author are the server's."""
         names = ("type", "data", "subject", "dedup_key")
         events = [{name: getattr(one, name) for name in names} for one in checked]
         return self._server.emit_many(

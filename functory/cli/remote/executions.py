@@ -78,8 +78,9 @@ class Executions(Part):
         *,
         version: int | None = None,
         cause: str = "manual",
+        author: str = "",
     ) -> dict[str, Any]:
-        """Start a function. Its cause is the API."""
+        """Start a function. Its cause is the API, and its author the user of the token."""
         if callable(make_input):
             found = (
                 self._server.functions.get(function)
@@ -100,11 +101,11 @@ class Executions(Part):
         """Cancel an execution, or all of its tree."""
         return self._whole(self._server.executions.cancel(id_, tree=tree))
 
-    def retry(self, id_: str, *, latest: bool = False) -> dict[str, Any]:
+    def retry(self, id_: str, *, latest: bool = False, author: str = "") -> dict[str, Any]:
         """Run an execution again that did not succeed."""
         return self._whole(self._server.executions.retry(id_, latest=latest))
 
-    def replay(self, id_: str, *, latest: bool = False) -> dict[str, Any]:
+    def replay(self, id_: str, *, latest: bool = False, author: str = "") -> dict[str, Any]:
         """Run a finished execution again."""
         return self._whole(self._server.executions.replay(id_, latest=latest))
 

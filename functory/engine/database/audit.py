@@ -7,7 +7,7 @@ before and after. Refused attempts have entries of their own: one a minute for t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -71,6 +71,25 @@ def append(
             }
         ],
     )
+
+
+def from_here(author: str, action: str) -> Callable[[Tx, str, Mapping[str, Any]], None]:
+    """Return what appends an entry with the origin of now. With no author it appends none.
+
+    A transaction that several threads share may run on another thread than the one that acts
+    (:meth:`Database.group_commit`).
+    """
+    origin = _origin.get()
+
+    def write(tx: Tx, subject: str, data: Mapping[str, Any]) -> None:
+        if author:
+            before = _origin.set(origin)
+            try:
+                append(tx, author, action, subject, data)
+            finally:
+                _origin.reset(before)
+
+    return write
 
 
 def digest(content: Any) -> str | None:

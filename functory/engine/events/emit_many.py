@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import event
 from functory.engine.database.transaction import Tx
@@ -20,6 +21,8 @@ from functory.engine.serialization import json_codec
 # One call holds its events in memory, and one transaction writes them.
 MAX_EVENTS = 10_000
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
+# An entry of the audit log names so many types of a call.
+LISTED_TYPES = 20
 
 FIELDS = ("type", "data", "subject", "dedup_key")
 
@@ -70,15 +73,24 @@ def write(
     *,
     source: str = "/functory/api",
     cause: Cause | None = None,
+    author: str = "",
 ) -> list[str]:
     """Write ``events`` in one transaction. Returns their ids, in order.
 
     An event whose ``dedup_key`` was used before is not written; its id is that of the first one. With a ``cause`` they
-    belong to that execution's tree, and are refused for a zombie.
+    belong to that execution's tree, and are refused for a zombie. With an ``author`` the audit log gets one entry for
+    all of them.
     """
-    return (
-        database.group_commit(lambda tx: write_in(tx, events, source=source, cause=cause)) if events else []
-    )
+
+    audited = audit.from_here(author, "event.emit")
+    types = list(dict.fromkeys(one.type for one in events))
+
+    def work(tx: Tx) -> list[str]:
+        ids = write_in(tx, events, source=source, cause=cause)
+        audited(tx, ids[0], {"types": types[:LISTED_TYPES], "count": len(ids)})
+        return ids
+
+    return database.group_commit(work) if events else []
 
 
 def write_in(tx: Tx, events: Sequence[NewEvent], *, source: str, cause: Cause | None = None) -> list[str]:

@@ -156,11 +156,13 @@ class Events:
         source: str = "/functory/api",
         cause: Cause | None = None,
         dedup_key: str | None = None,
+        author: str = "",
     ) -> str:
         """Write one event. Returns its id.
 
         With a ``cause`` it belongs to that execution's tree and is refused for a zombie. The same
-        ``dedup_key`` (at most 255 characters) a second time writes nothing and returns the first id.
+        ``dedup_key`` (at most 255 characters) a second time writes nothing and returns the first id. With an
+        ``author``, who sends it from outside, the audit log gets an entry.
         Raises :class:`Invalid` for a wrong or reserved type, data that is not JSON or too large.
         """
         check_type(type_)
@@ -168,6 +170,7 @@ class Events:
         check_data(data, self._max_bytes)
         check_subject(subject)
         check_key(dedup_key, "dedup_key")
+        audited = audit.from_here(author, "event.emit")
 
         def work(tx: Tx) -> str:
             causation.check_fence(tx, cause)
@@ -176,6 +179,7 @@ class Events:
                 append(tx, [row])
             elif not append_new(tx, [row]):
                 return str(tx.scalar(sa.select(event.c.id).where(event.c.dedup_key == dedup_key)))
+            audited(tx, row["id"], {"type": type_})
             return row["id"]
 
         return self._database.group_commit(work)
@@ -186,18 +190,19 @@ class Events:
         *,
         source: str = "/functory/api",
         cause: Cause | None = None,
+        author: str = "",
     ) -> list[str]:
         """Write many events, all of them or none (:mod:`functory.engine.events.emit_many`). Returns their ids."""
         from functory.engine.events import emit_many
 
         checked = emit_many.check_all(events, self._max_bytes)
-        return emit_many.write(self._database, checked, source=source, cause=cause)
+        return emit_many.write(self._database, checked, source=source, cause=cause, author=author)
 
-    def write(self, checked: Sequence[NewEvent], *, source: str) -> list[str]:
+    def write(self, checked: Sequence[NewEvent], *, source: str, author: str = "") -> list[str]:
         """Write events that were checked before, all of them or none. Returns their ids."""
         from functory.engine.events import emit_many
 
-        return emit_many.write(self._database, checked, source=source)
+        return emit_many.write(self._database, checked, source=source, author=author)
 
     def get(self, id_: str) -> dict[str, Any]:
         """Return one event row. Raises :class:`NotFound`."""

@@ -301,7 +301,7 @@ class BatchRunner(Service):
 
     def _cancel(self, row: Mapping[str, Any], execution_id: str) -> None:
         try:
-            self._executions.cancel(execution_id, author=row["author"])
+            self._executions.cancel(execution_id, author=row["author"], batch=row["id"])
         except Conflict:
             # Done before a crash.
             if self._executions.get(execution_id)["state"] != "cancelled":

@@ -21,14 +21,17 @@ from functory.engine.executions.cancel_row import cancel_row, error_of
 from functory.engine.executions.runs import transitions
 
 
-def cancel(database: Database, id_: str, author: str) -> None:
+def cancel(database: Database, id_: str, author: str, *, batch: str | None = None) -> None:
     """queued → cancelled at once; for a running execution, request that its worker stops it.
 
-    ``author`` appears in the event. Raises :class:`~functory.engine.errors.NotFound`, and
+    ``author`` appears in the event, and in the audit log unless a ``batch`` cancels it, which has an entry of its own.
+    Raises :class:`~functory.engine.errors.NotFound`, and
     :class:`~functory.engine.errors.Conflict` for a finished execution.
     """
     with database.write() as tx:
         if cancel_open(tx, id_, author) is not None:
+            if batch is None:
+                audit.append(tx, author, "execution.cancel", id_)
             return
         state = _state(tx, id_)
     raise Conflict(

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import execution
 from functory.engine.database.transaction import Tx
@@ -42,12 +43,13 @@ def start_many(
     priority: int | None = None,
     direct: OpensRoom | None = None,
     idempotency_key: str | None = None,
+    author: str = "",
 ) -> list[str]:
     """Queue one execution for each of ``inputs``. Returns their ids, in order.
 
     An input is an object, or makes it from the version row (to bind positional arguments). ``delay`` is in seconds.
     With ``direct`` they are sent at once if there is room for all of them. A used ``idempotency_key`` starts nothing
-    and returns the ids that it has started.
+    and returns the ids that it has started. With an ``author`` the audit log gets one entry for all of them.
     Raises :class:`NotFound`, :class:`Conflict` (disabled, or a key that was used for something else), and
     :class:`Invalid` with the number of the first wrong input, counted from 1.
     """
@@ -65,6 +67,8 @@ def start_many(
         None if idempotency_key is None else f"{idempotency_key}:{number}" for number in range(len(wanted))
     ]
 
+    record = audit.from_here(author, "execution.start")
+
     def work(tx: Tx) -> list[str]:
         if idempotency_key is not None and (known := _started(tx, function, idempotency_key, len(keys))):
             return known
@@ -75,6 +79,7 @@ def start_many(
         start.check_enabled(found)
         canary = open_canaries.find(tx, found) if version is None else None
         ids = [tx.new_id() for _ in wanted]
+        record(tx, ids[0], {"function": function, "count": len(ids)})
         assigned = [] if canary is None else [canary.assign(id_, None) for id_ in ids]
         chosen = [one.choose(found) for one in assigned] if assigned else [found] * len(ids)
         inputs = _check_all(chosen, wanted, settings.max_event_bytes)

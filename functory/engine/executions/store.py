@@ -86,6 +86,7 @@ class Executions:
         abandon: bool = False,
         id_: str | None = None,
         maybe_committed: bool = False,
+        author: str = "",
     ) -> dict[str, Any]:
         """Queue one execution. Returns its row.
 
@@ -95,6 +96,7 @@ class Executions:
         A child is cancelled when its parent ends without success, unless the parent asked to ``abandon`` it.
         ``delay`` is in seconds. ``dispatched`` means that the caller claims the execution itself at once.
         ``maybe_committed`` repeats a start with the same ``id_`` whose commit outcome is unknown: it is started once.
+        With an ``author``, who asks for it from outside, the audit log gets an entry.
 
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
@@ -102,6 +104,7 @@ class Executions:
         find_by_id = maybe_committed
 
         direct = None if dispatched or parent else self.direct
+        record = audit.from_here(author, "execution.start")
 
         def work(tx: Tx) -> dict[str, Any]:
             room = direct.room(tx) if direct is not None else None
@@ -160,6 +163,7 @@ class Executions:
                 raise Conflict(_RACED)
             if assigned is not None:
                 open_canaries.record(tx, [(assigned, new_id)])
+            record(tx, new_id, {"function": function})
             sent = dispatched or (room is not None and room.take([new]))
             (queue_rows.add_sent if sent else queue_rows.add)(tx, [new])
             if dispatched or not sent:
@@ -370,14 +374,19 @@ class Executions:
                 # Each execution that ends wakes this loop, and each round reads all that are still open.
                 time.sleep(BULK_WAIT_POLL_SECONDS)
 
-    def cancel(self, id_: str, *, tree: bool = False, author: str = "") -> dict[str, Any]:
+    def cancel(
+        self, id_: str, *, tree: bool = False, author: str = "", batch: str | None = None
+    ) -> dict[str, Any]:
         """Cancel an execution (:func:`functory.engine.executions.cancellation.cancel`). Returns its row. With ``tree``
-        also everything that it has caused (:func:`functory.engine.executions.cancellation.cancel_tree`).
+        also everything that it has caused (:func:`functory.engine.executions.cancellation.cancel_tree`). ``batch`` is
+        the batch that cancels it.
 
         Raises :class:`NotFound`, and without ``tree`` :class:`Conflict` for a finished one.
         """
-        stop = cancellation.cancel_tree if tree else cancellation.cancel
-        stop(self._database, as_id(id_, "execution"), author)
+        if tree:
+            cancellation.cancel_tree(self._database, as_id(id_, "execution"), author)
+        else:
+            cancellation.cancel(self._database, as_id(id_, "execution"), author, batch=batch)
         return self.get(id_)
 
     def replay(

@@ -52,6 +52,7 @@ def run(
                 lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
                 version=version,
                 cause="manual",
+                author=engine.author,
             )
         except NotFound as error:
             known = [one["name"] for one in engine.functions.list()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from functory.engine.database import audit, schema
+from functory.engine.executions.start_many import start_many
 from functory.engine.triggers.kill_switch import Switches
 
 if TYPE_CHECKING:
@@ -90,3 +91,32 @@ def test_an_origin_holds_for_its_block_alone(world: World) -> None:
             _ = 1 / 0
         assert audit.origin() == "outer"
     assert audit.origin() is None
+
+
+def test_who_starts_sends_and_cancels_from_outside_is_in_it(world: World) -> None:
+    world.function("work")
+    before = len(entries(world))
+    with audit.acting("a test"):
+        one = world.executions.start("work", {}, author="ada")["id"]
+        world.executions.start("work", {})
+        many = start_many(world.database, world.settings, "work", [{}, {}], author="ada")
+        sent = world.events.emit("order.created", {}, author="bob")
+        world.events.emit("order.created", {})
+        more = world.events.emit_many([{"type": "a.b"}, {"type": "c.d"}, {"type": "a.b"}], author="bob")
+        world.executions.cancel(one, author="ada")
+        # A key that was used before starts and sends nothing.
+        first = world.executions.start("work", {}, author="ada", idempotency_key="k")["id"]
+        world.executions.start("work", {}, author="ada", idempotency_key="k")
+        again = world.events.emit("order.paid", {}, author="bob", dedup_key="k")
+        world.events.emit("order.paid", {}, author="bob", dedup_key="k")
+    rows = entries(world)[before:]
+    assert [(row["author"], row["action"], row["subject"], row["data"]) for row in rows] == [
+        ("ada", "execution.start", one, {"function": "work"}),
+        ("ada", "execution.start", many[0], {"function": "work", "count": 2}),
+        ("bob", "event.emit", sent, {"type": "order.created"}),
+        ("bob", "event.emit", more[0], {"types": ["a.b", "c.d"], "count": 3}),
+        ("ada", "execution.cancel", one, {}),
+        ("ada", "execution.start", first, {"function": "work"}),
+        ("bob", "event.emit", again, {"type": "order.paid"}),
+    ]
+    assert {row["origin"] for row in rows} == {"a test"}
