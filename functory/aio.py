@@ -15,6 +15,8 @@ database, and a wait for a result holds no thread.
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -75,10 +77,12 @@ class AsyncService:
 
 
 class AsyncFunctory:
-    """:class:`functory.client.Functory` for ``async def``: the same verbs and nouns. For use by one event loop."""
+    """:class:`functory.client.Functory` for ``async def``: the same verbs and nouns."""
 
     @overload
-    def __new__(cls, settings: str, *, token: str | None = None) -> AsyncRemoteFunctory: ...
+    def __new__(
+        cls, settings: str, *, token: str | None = None, timeout: float = ...
+    ) -> AsyncRemoteFunctory: ...
 
     @overload
     def __new__(cls, settings: Settings | None = None, *, author: str = "") -> AsyncFunctory: ...
@@ -91,14 +95,16 @@ class AsyncFunctory:
             return super().__new__(cls)
         from functory.remote.aio import AsyncRemoteFunctory
 
-        return AsyncRemoteFunctory(settings, token=options.get("token"))
+        # A server knows the author by the token.
+        return AsyncRemoteFunctory(settings, **{name: options[name] for name in options if name != "author"})
 
     def __init__(self, settings: Settings | None = None, *, author: str = "") -> None:
         """Nothing is opened before the first call."""
         self._threads = Threads()
         self._settings = settings
         self._author = author
-        self._opening = asyncio.Lock()
+        # Not one of asyncio's: event loops may follow each other.
+        self._opening = threading.Lock()
         self._sync: Functory | None = None
 
     def __getattr__(self, name: str) -> AsyncService:
@@ -118,12 +124,15 @@ class AsyncFunctory:
         await self.close()
 
     async def _open(self) -> Functory:
+        return self._sync or await self._threads.run(self._opened)
+
+    def _opened(self) -> Functory:
         from functory.client import Functory
 
-        async with self._opening:
+        with self._opening:
             if self._sync is None:
-                self._sync = await self._threads.run(lambda: Functory(self._settings, author=self._author))
-        return self._sync
+                self._sync = Functory(self._settings, author=self._author)
+            return self._sync
 
     async def close(self) -> None:
         """Stop the roles and close the database. Running executions are released; nothing is lost."""
@@ -195,16 +204,17 @@ class AsyncFunctory:
         return await self._threads.run(lambda: engine.emit_many(events))
 
 
-_of_loop: tuple[asyncio.AbstractEventLoop, AsyncFunctory | AsyncRemoteFunctory] | None = None
+_of_process: tuple[int, AsyncFunctory | AsyncRemoteFunctory] | None = None
 
 
 def _engine() -> Any:
-    """The engine of the module's functions: one for the running event loop."""
-    global _of_loop
-    loop = asyncio.get_running_loop()
-    if _of_loop is None or _of_loop[0] is not loop:
-        _of_loop = loop, AsyncFunctory()
-    return _of_loop[1]
+    """The engine of the module's functions: one for the process, whichever event loop runs. A fork needs another one:
+    threads do not survive it.
+    """
+    global _of_process
+    if _of_process is None or _of_process[0] != os.getpid():
+        _of_process = os.getpid(), AsyncFunctory()
+    return _of_process[1]
 
 
 async def call(function: str, /, *args: Any, **kwargs: Any) -> Any:

@@ -81,18 +81,15 @@ def get(name: str, _caller: Admin, engine: Engine) -> dict[str, Any]:
 def update(name: str, body: UserChange, caller: Admin, engine: Engine) -> dict[str, Any]:
     """Change a user's role, rights, labels or state. It holds from the user's next request on."""
     sent = body.model_fields_set
-    if sent - {"state"}:
-        engine.users.update(
-            name,
-            role=body.role,
-            rights=body.rights,
-            labels=body.labels,
-            everything="labels" in sent and body.labels is None,
-            author=caller.name,
-        )
-    if body.state is not None:
-        engine.users.set_state(name, body.state, author=caller.name)
-    return engine.users.get(name)
+    return engine.users.update(
+        name,
+        role=body.role,
+        rights=body.rights,
+        labels=body.labels,
+        everything="labels" in sent and body.labels is None,
+        state=body.state,
+        author=caller.name,
+    )
 
 
 @router.post("/{name}:password", operation_id="users.password", status_code=204, dependencies=[needs_fresh()])

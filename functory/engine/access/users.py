@@ -137,11 +137,16 @@ class Users:
         rights: Iterable[str] | None = None,
         labels: Iterable[str] | None = None,
         everything: bool = False,
+        state: str | None = None,
         author: str = "",
     ) -> dict[str, Any]:
-        """Change the role, the extra rights or the labels; what is None stays. ``everything`` takes the limit by labels
-        away. Raises :class:`NotFound`, :class:`Invalid`, and :class:`Conflict` for the last admin.
+        """Change the role, the extra rights, the labels or the state; what is None stays. ``everything`` takes the
+        limit by labels away. A disabled user is logged out, and its tokens are refused.
+
+        Raises :class:`NotFound`, :class:`Invalid`, and :class:`Conflict` for the last admin.
         """
+        if state not in (None, "active", "disabled"):
+            raise Invalid(f"unknown state {state!r}", "a user is active or disabled")
         with self._database.write() as tx:
             row = _locked(tx, name)
             access = _access(
@@ -150,20 +155,16 @@ class Users:
                 None if everything else row["labels"] if labels is None else labels,
             )
             _change(tx, row, access, "user.update", author)
-        return self.get(name)
-
-    def set_state(self, name: str, state: str, *, author: str = "") -> dict[str, Any]:
-        """active ⇄ disabled. A disabled user is logged out, and its tokens are refused. Raises as :meth:`update`."""
-        if state not in ("active", "disabled"):
-            raise Invalid(f"unknown state {state!r}", "a user is active or disabled")
-        with self._database.write() as tx:
-            row = _locked(tx, name)
-            if row["state"] != state:
+            if state is not None and row["state"] != state:
                 verb = "enable" if state == "active" else "disable"
-                _change(tx, row, {"state": state}, f"user.{verb}", author)
+                _change(tx, {**row, **access}, {"state": state}, f"user.{verb}", author)
                 if state == "disabled":
                     _end_logins(tx, row["id"])
         return self.get(name)
+
+    def set_state(self, name: str, state: str, *, author: str = "") -> dict[str, Any]:
+        """active ⇄ disabled. Raises as :meth:`update`."""
+        return self.update(name, state=state, author=author)
 
     def set_password(
         self, name: str, password: SecretStr, *, author: str = "", keep_login: str | None = None

@@ -393,6 +393,9 @@ def test_an_admin_makes_changes_and_deletes_users(functory: Functory, ada: Any) 
     assert page.send("PATCH", "/users/bob", {"state": "disabled"}).json()["state"] == "disabled"
     assert bob.get("/me").status_code == 401
     assert page.send("PATCH", "/users/ada", {"role": "viewer"}).status_code == 409
+    # Both, or neither.
+    assert page.send("PATCH", "/users/ada", {"rights": ["approve"], "state": "disabled"}).status_code == 409
+    assert page.send("GET", "/users/ada").json()["rights"] == []
     assert page.send("PATCH", "/users/bob", {"password": "x"}).status_code == 422
     assert page.send("DELETE", "/users/bob").status_code == 204
     assert page.get("/users/bob").status_code == 404

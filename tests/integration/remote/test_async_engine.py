@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
+from functory import aio
 from functory.aio import AsyncFunctory
 from functory.client import Functory
-from functory.engine.errors import ExecutionFailed, WaitTimeout
+from functory.engine.errors import ExecutionFailed, Unavailable, WaitTimeout
 from functory.engine.settings import Settings
 from tests.support.patience import patient
 
@@ -67,3 +69,30 @@ def test_waits_hold_no_thread_and_end_at_their_time(settings: Settings) -> None:
             assert await waiting == ["slept"] * 9
 
     asyncio.run(work())
+
+
+def test_event_loops_that_follow_each_other_share_the_engine_of_the_process(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Functory] = []
+
+    def count(self: Functory, *args, **kwargs) -> None:
+        opened.append(self)
+        init(self, *args, **kwargs)
+
+    init = Functory.__init__
+    monkeypatch.setattr(Functory, "__init__", count)
+    monkeypatch.setenv("FUNCTORY_HOME", str(settings.home))
+    monkeypatch.setattr(aio, "_of_process", None)
+    assert [asyncio.run(aio.call("add", number, 0)) for number in range(3)] == [0, 1, 2]
+    assert len(opened) == 1
+    opened[0].close()
+
+
+def test_a_client_of_a_server_takes_its_options() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = AsyncFunctory(f"http://127.0.0.1:{silent.getsockname()[1]}", token="x" * 20, timeout=0.2)
+        with pytest.raises(Unavailable):
+            asyncio.run(asyncio.wait_for(client.events.get("0" * 32), patient(30)))
+    with pytest.raises(TypeError, match="patience"):
+        AsyncFunctory("http://127.0.0.1:9", patience=1)  # pyright: ignore[reportCallIssue]
