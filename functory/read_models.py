@@ -6,7 +6,7 @@ hide; who may read payloads is decided by the face.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from functory.client import Functory
@@ -42,6 +42,7 @@ _NO_USE: Mapping[str, int] = {"open_calls": 0, "calls_today": 0, "cost_today": 0
 _NO_HEALTH: Mapping[str, Any] = {"failures": 0, "open_until": None, "problem": None}
 
 Found = Mapping[str, Any]
+_Rows = Callable[[Sequence[Found]], list[dict[str, Any]]]
 
 
 class ReadModels:
@@ -97,10 +98,14 @@ class ReadModels:
 
     def all_functions(self) -> Iterator[dict[str, Any]]:
         """The rows of all functions by name (``FunctionRow``)."""
+        return self._all(functions.list_functions, self.functions)
+
+    def _all(self, page: Callable[..., Sequence[Found]], rows: _Rows) -> Iterator[dict[str, Any]]:
+        """The rows of all that a listing finds, by name, read a page at a time."""
         after: str | None = None
         while True:
-            found = functions.list_functions(self._database, scope=self._scope, after=after, limit=_TOGETHER)
-            yield from self.functions(found[:_TOGETHER])
+            found = page(self._database, scope=self._scope, after=after, limit=_TOGETHER)
+            yield from rows(found[:_TOGETHER])
             if len(found) <= _TOGETHER:
                 return
             after = found[_TOGETHER - 1]["name"]
@@ -143,13 +148,7 @@ class ReadModels:
 
     def all_triggers(self) -> Iterator[dict[str, Any]]:
         """All triggers by name with the numbers of all their decisions (``TriggerDefinition``)."""
-        after: str | None = None
-        while True:
-            found = triggers.list_triggers(self._database, scope=self._scope, after=after, limit=_TOGETHER)
-            yield from self.definitions(found[:_TOGETHER])
-            if len(found) <= _TOGETHER:
-                return
-            after = found[_TOGETHER - 1]["name"]
+        return self._all(triggers.list_triggers, self.definitions)
 
     def definitions(self, found: Sequence[Found]) -> list[dict[str, Any]]:
         """Triggers with the numbers of all their decisions (``TriggerDefinition``)."""
