@@ -5,7 +5,6 @@ the mouse and once with the keyboard alone, on SQLite and on PostgreSQL.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -39,34 +38,15 @@ def server(
             databases = request.getfixturevalue("postgres_server")
             settings["database_url"] = stack.enter_context(databases.database())
         deployment = stack.enter_context(dashboard_server(tmp_path_factory.mktemp("reading"), **settings))
-        save(deployment, "report", "def report(day: str = '') -> str:\n    return day\n")
+        deployment.save("report", "def report(day: str = '') -> str:\n    return day\n")
         yield deployment
-
-
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser, timezone_id="America/New_York")
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
-    screen.silent()
-
-
-def name_for(hands: Hands, base: str) -> str:
-    """A name that the other hands do not use."""
-    return f"{base}_{'keys' if hands.keys else 'mouse'}"
-
-
-def save(server: Deployment, name: str, source: str) -> None:
-    server.functory.functions.save(textwrap.dedent(source).lstrip(), name=name, author="ada")
 
 
 def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execution(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "flaky")
-    save(
-        server,
+    name = hands.name_for("flaky")
+    server.save(
         name,
         f"""
         def {name}() -> str:
@@ -109,9 +89,9 @@ def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execut
 def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matches_it(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "alarm")
+    name = hands.name_for("alarm")
     kind = f"{name}.raised"
-    save(server, name, f"def {name}() -> str:\n    return 'told'\n")
+    server.save(name, f"def {name}() -> str:\n    return 'told'\n")
     server.functory.register_trigger(
         f"on-{name}", on={"type": [kind], "data": {"level": [{"numeric": [">", 5]}]}}, function=name, input={}
     )
@@ -153,7 +133,7 @@ def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matc
 def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reason_after(
     server: Deployment, hands: Hands
 ) -> None:
-    name, screen = name_for(hands, "nightly"), hands.screen
+    name, screen = hands.name_for("nightly"), hands.screen
     screen.go("/schedules").ready()
     if hands.keys:
         screen.press("n")
@@ -203,7 +183,7 @@ def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reas
 
 
 def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Browser) -> None:
-    name, screen = name_for(hands, "viewer"), hands.screen
+    name, screen = hands.name_for("viewer"), hands.screen
     server.functory.users.create(name, SecretStr(PASSWORD), role="viewer")
     event = server.functory.emit(
         "note.taken", {"text": "the content of the note"}, subject="the subject of it"
@@ -226,10 +206,10 @@ def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Bro
 def test_a_login_that_ends_elsewhere_kills_the_open_page(
     server: Deployment, hands: Hands, browser: Browser
 ) -> None:
-    name = name_for(hands, "operator")
+    name = hands.name_for("operator")
     server.functory.users.create(name, SecretStr(PASSWORD), role="operator")
-    function = name_for(hands, "late")
-    save(server, function, f"def {function}() -> int:\n    return 1\n")
+    function = hands.name_for("late")
+    server.save(function, f"def {function}() -> int:\n    return 1\n")
     with HttpProxy([server.url]) as proxy:
         context = server.context(browser)
         open_page = Deployment(server.functory, proxy.url).log_in_as(context, name, PASSWORD)
