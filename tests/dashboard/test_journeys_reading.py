@@ -13,6 +13,10 @@ import pytest
 from playwright.sync_api import expect
 from pydantic import SecretStr
 
+from functory.api import create_app
+from functory.api.bounded_connection import ConnectionLimits
+from functory.api.server import Server
+from functory.client import Functory
 from tests.services.http_proxy import HttpProxy
 from tests.support.dashboard import Deployment, dashboard_server
 from tests.support.dashboard_hands import Hands
@@ -27,19 +31,31 @@ PASSWORD = "a password that is long"
 DEAD_AFTER = 5
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+_ON_POSTGRES = [pytest.param(name, marks=pytest.mark.postgres) for name in ("postgresql", "two_servers")]
+
+
+@pytest.fixture(scope="module", params=["sqlite", *_ON_POSTGRES])
 def server(
     request: pytest.FixtureRequest, chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
-    """A server whose world each journey makes for itself."""
+    """A server whose world each journey makes for itself, or two of which each request gets one by chance."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {}
-        if request.param == "postgresql":
+        if request.param != "sqlite":
             databases = request.getfixturevalue("postgres_server")
             settings["database_url"] = stack.enter_context(databases.database())
         deployment = stack.enter_context(dashboard_server(tmp_path_factory.mktemp("reading"), **settings))
         deployment.save("report", "def report(day: str = '') -> str:\n    return day\n")
-        yield deployment
+        if request.param != "two_servers":
+            yield deployment
+            return
+        other = stack.enter_context(Functory(deployment.functory.settings))
+        second = Server(create_app(other, owner=True), "127.0.0.1", 0, ConnectionLimits())
+        second.start()
+        stack.callback(second.stop, 5)
+        proxy = stack.enter_context(HttpProxy([deployment.url, second.url]))
+        yield Deployment(deployment.functory, proxy.url)
+        assert len(proxy.requests) == 2 and min(proxy.requests.values()) > 10, proxy.requests
 
 
 def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execution(
