@@ -19,6 +19,7 @@ from functory.engine.executions import listing as executions
 from functory.engine.functions import listing as functions
 from functory.engine.functions import version_diff
 from functory.engine.serialization import json_codec
+from functory.engine.sources.lag import lag_seconds
 from functory.engine.sources.secret_users import secret_users
 from functory.engine.sources.webhooks import webhook_url
 from functory.engine.triggers import failures
@@ -277,7 +278,8 @@ class ReadModels:
 
     def _source_row(self, row: Found) -> dict[str, Any]:
         url = webhook_url(self._engine.settings, row["name"]) if row["kind"] == WEBHOOK else None
-        return {**row, "url": url, "about": _about(row["kind"], row["config"])}
+        lag = lag_seconds(row, self._database.clock.now())
+        return {**row, "url": url, "about": _about(row["kind"], row["config"]), "lag_seconds": lag}
 
     def _users_of_scope(self, users: Mapping[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:
         """The secrets that functions of the scope use, each with these functions."""
