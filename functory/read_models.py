@@ -6,7 +6,7 @@ hide; who may read payloads is decided by the face.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from functory.client import Functory
@@ -19,6 +19,7 @@ from functory.engine.executions import listing as executions
 from functory.engine.functions import listing as functions
 from functory.engine.functions import version_diff
 from functory.engine.serialization import json_codec
+from functory.engine.sources.lag import lag_seconds
 from functory.engine.sources.secret_users import secret_users
 from functory.engine.sources.webhooks import webhook_url
 from functory.engine.triggers import failures
@@ -42,6 +43,7 @@ _NO_USE: Mapping[str, int] = {"open_calls": 0, "calls_today": 0, "cost_today": 0
 _NO_HEALTH: Mapping[str, Any] = {"failures": 0, "open_until": None, "problem": None}
 
 Found = Mapping[str, Any]
+_Rows = Callable[[Sequence[Found]], list[dict[str, Any]]]
 
 
 class ReadModels:
@@ -97,10 +99,14 @@ class ReadModels:
 
     def all_functions(self) -> Iterator[dict[str, Any]]:
         """The rows of all functions by name (``FunctionRow``)."""
+        return self._all(functions.list_functions, self.functions)
+
+    def _all(self, page: Callable[..., Sequence[Found]], rows: _Rows) -> Iterator[dict[str, Any]]:
+        """The rows of all that a listing finds, by name, read a page at a time."""
         after: str | None = None
         while True:
-            found = functions.list_functions(self._database, scope=self._scope, after=after, limit=_TOGETHER)
-            yield from self.functions(found[:_TOGETHER])
+            found = page(self._database, scope=self._scope, after=after, limit=_TOGETHER)
+            yield from rows(found[:_TOGETHER])
             if len(found) <= _TOGETHER:
                 return
             after = found[_TOGETHER - 1]["name"]
@@ -143,13 +149,7 @@ class ReadModels:
 
     def all_triggers(self) -> Iterator[dict[str, Any]]:
         """All triggers by name with the numbers of all their decisions (``TriggerDefinition``)."""
-        after: str | None = None
-        while True:
-            found = triggers.list_triggers(self._database, scope=self._scope, after=after, limit=_TOGETHER)
-            yield from self.definitions(found[:_TOGETHER])
-            if len(found) <= _TOGETHER:
-                return
-            after = found[_TOGETHER - 1]["name"]
+        return self._all(triggers.list_triggers, self.definitions)
 
     def definitions(self, found: Sequence[Found]) -> list[dict[str, Any]]:
         """Triggers with the numbers of all their decisions (``TriggerDefinition``)."""
@@ -278,7 +278,8 @@ class ReadModels:
 
     def _source_row(self, row: Found) -> dict[str, Any]:
         url = webhook_url(self._engine.settings, row["name"]) if row["kind"] == WEBHOOK else None
-        return {**row, "url": url, "about": _about(row["kind"], row["config"])}
+        lag = lag_seconds(row, self._database.clock.now())
+        return {**row, "url": url, "about": _about(row["kind"], row["config"]), "lag_seconds": lag}
 
     def _users_of_scope(self, users: Mapping[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:
         """The secrets that functions of the scope use, each with these functions."""

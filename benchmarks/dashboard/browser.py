@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from benchmarks.dashboard import bundle
+from benchmarks.dashboard.large import Large
 from benchmarks.dashboard.readings import Reading
 from functory.dashboard.serving import STATIC
 from tests.services.installation import Found, find
@@ -60,7 +61,7 @@ window.frames = (seconds) => new Promise((done) => {
 
 
 def measure(
-    url: str, client: httpx.Client, name: str, password: str, *, tail_minutes: float = 2
+    url: str, client: httpx.Client, once: Large, name: str, password: str, *, tail_minutes: float = 2
 ) -> Iterator[Reading]:
     """Look at the pages of the server at ``url`` as this user."""
     from playwright.sync_api import sync_playwright
@@ -79,6 +80,7 @@ def measure(
             yield from _list(page, url)
             yield from _deep_links(page, url, client)
             yield from _requests(page, url, client)
+            yield from _large(page, url, once)
             yield from _live(page, url, client, tail_minutes)
 
 
@@ -228,6 +230,25 @@ def _requests(page: Page, url: str, client: httpx.Client) -> Iterator[Reading]:
         size = sum(request.sizes()["responseBodySize"] for request in asked) / 1000
         yield Reading(f"requests of {name}", len(asked), "", 4)
         yield Reading(f"JSON of {name}", size, "kB", 60)
+
+
+def _large(page: Page, url: str, once: Large) -> Iterator[Reading]:
+    """What is large: from the opening of its page until its first part is seen."""
+    tree, event = f"/trees/{once.tree}", f"/events/{once.event}"
+    pages = {
+        "tree of 5,000: first outline": (tree, ".outline [role=treeitem]", 300),
+        "tree of 5,000: graph": (f"{tree}?view=graph", ".tree-graph svg", 500),
+        "map of 400 boxes": ("/map", "[data-box]", None),
+        "event of 1 MB": (event, "main .json .notice", None),
+        "execution of 1 MB": (f"/executions/{once.execution}?tab=io", "main .json .notice", None),
+    }
+    for name, (path, part, budget) in pages.items():
+        times = []
+        for _ in range(TIMES):
+            page.goto(f"{url}{path}", wait_until="commit")
+            times.append(page.evaluate("(part) => seen(() => document.querySelector(part))", part))
+        yield Reading(f"{name}, warm", statistics.median(times), "ms", budget)
+        yield Reading(f"{name}: elements", page.locator("main *").count(), "")
 
 
 def _live(page: Page, url: str, client: httpx.Client, minutes: float) -> Iterator[Reading]:

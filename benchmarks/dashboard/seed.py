@@ -6,6 +6,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from benchmarks.dashboard import large
+from benchmarks.dashboard.large import Large
 from benchmarks.speed import history
 from functory.client import Functory
 from functory.engine.database import clock
@@ -52,14 +54,16 @@ TRIGGERS = {
 FUNCTIONS["score_order"] = "def score_order(number: int = 0) -> float:\n    return number / 7\n"
 
 
-def make(engine: Functory) -> history.Load:
-    """Store the functions and triggers, and run the load. Returns what :func:`grow` copies."""
+def make(engine: Functory) -> tuple[history.Load, Large]:
+    """Store the functions and triggers, and run the load. Returns what :func:`grow` copies, and what is there once."""
     for name, source in FUNCTIONS.items():
         dependencies = ["score_lead"] if name == "sync_ledger" else []
         engine.functions.save(source, dependencies=dependencies)
     for name, (on, function) in TRIGGERS.items():
         engine.save_trigger(name, on=on, function=function, **_input(function))
     engine.start()
+    # Before the load: it is not copied, and what is newest is the load's.
+    once = large.make(engine)
     since = engine.database.new_id()
     began = clock.time_of_id(since)
     for number in range(TREES):
@@ -71,7 +75,7 @@ def make(engine: Functory) -> history.Load:
     engine.settle(300)
     # Ids of the copies are moved back by the load's length: it must not overlap itself.
     time.sleep(0.1)
-    return history.Load(since, engine.database.new_id(), began - timedelta(milliseconds=1))
+    return history.Load(since, engine.database.new_id(), began - timedelta(milliseconds=1)), once
 
 
 def grow(url: str, load: history.Load, executions: int, executions_of_load: int) -> dict[str, int]:
@@ -79,11 +83,11 @@ def grow(url: str, load: history.Load, executions: int, executions_of_load: int)
     return history.extend(url, load, 1, max(1, executions // executions_of_load - 1))
 
 
-def count(engine: Functory) -> int:
+def count(engine: Functory, load: history.Load) -> int:
     """The number of finished executions of the load."""
     total, before = 0, None
     while rows := engine.executions.list(before=before, limit=1000):
-        total += sum(row["state"] in TERMINAL for row in rows)
+        total += sum(row["state"] in TERMINAL and row["id"] > load.since for row in rows)
         before = rows[-1]["id"]
     return total
 

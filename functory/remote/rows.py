@@ -1622,6 +1622,7 @@ class ResumedSource(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     holder: str | None
     kind: str
+    lag_seconds: float | None
     last_at: datetime | None = None
     last_event_at: datetime | None
     lease_until: datetime | None
@@ -1778,6 +1779,7 @@ class SavedSource(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     holder: str | None
     kind: str
+    lag_seconds: float | None
     last_at: datetime | None = None
     last_event_at: datetime | None
     lease_until: datetime | None
@@ -1906,6 +1908,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     holder: str | None
     kind: str
+    lag_seconds: float | None
     last_at: datetime | None = None
     last_event_at: datetime | None
     lease_until: datetime | None
@@ -1947,6 +1950,7 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     holder: str | None
     kind: str
+    lag_seconds: float | None
     last_at: datetime | None = None
     last_event_at: datetime | None
     looked_at: datetime | None

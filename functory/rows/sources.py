@@ -29,6 +29,10 @@ class SourceRow(Row):
     looked_at: Instant | None = Field(
         description="When the process that runs it last looked at its queue, table, or all of its files."
     )
+    lag_seconds: float | None = Field(
+        description="How far behind now it is: a schedule since its oldest time without an event was due, others since "
+        "the last look while no process runs it. Null for one that is paused, has ended, or waits for requests."
+    )
     holder: str | None = Field(description="The process that runs it; null for kinds that no process runs.")
     author: str
     updated_at: Instant

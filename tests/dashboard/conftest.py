@@ -12,6 +12,7 @@ from functory.dashboard.serving import is_built
 from tests.services.missing_servers import leave_out, require
 from tests.support import browser_loop
 from tests.support.dashboard import Deployment, Screen, dashboard_server, launch, seed
+from tests.support.dashboard_hands import Hands
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -67,3 +68,13 @@ def screen(deployment: Deployment, browser: Browser) -> Iterator[Screen]:
     yield made
     context.close()
     made.silent()
+
+
+@pytest.fixture(params=["mouse", "keys"])
+def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
+    """Hands on a page of the owner of the module's ``server``, once with the mouse and once with the keyboard alone."""
+    context = server.context(browser, timezone_id="America/New_York")
+    screen = server.log_in(context)
+    yield Hands(screen, keys=request.param == "keys")
+    context.close()
+    screen.silent()

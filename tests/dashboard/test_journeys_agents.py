@@ -31,16 +31,12 @@ def server(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -
         yield deployment
 
 
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser)
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
+@pytest.fixture
+def hands(hands: Hands, server: Deployment) -> Iterator[Hands]:
+    yield hands
     # A test that failed leaves no question to the next one.
     for run in server.functory.runs.list(state="open"):
         server.functory.runs.cancel(run["id"], author="ada")
-    screen.silent()
 
 
 def test_the_arguments_of_a_tool_are_edited_and_approved(server: Deployment, hands: Hands) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,29 +23,6 @@ def server(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -
         yield deployment
 
 
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser)
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
-    screen.silent()
-
-
-def name_for(hands: Hands, base: str) -> str:
-    """A name that the other hands do not use."""
-    return f"{base}_{'keys' if hands.keys else 'mouse'}"
-
-
-def save(server: Deployment, name: str, source: str, **declared: object) -> None:
-    server.functory.functions.save(
-        textwrap.dedent(source).lstrip(),
-        name=name,
-        author="ada",
-        **declared,  # type: ignore[arg-type]
-    )
-
-
 def mark(screen: Screen) -> None:
     """Put a mark into the page. A page that is loaded anew has lost it."""
     screen.page.evaluate("window.journey = true")
@@ -59,10 +35,9 @@ def same_page(screen: Screen) -> bool:
 def test_a_saved_version_starts_its_trigger_and_the_tree_grows_before_ones_eyes(
     server: Deployment, hands: Hands
 ) -> None:
-    name, checker = name_for(hands, "greet"), name_for(hands, "check_greeting")
-    save(server, name, f"def {name}(who: str) -> str:\n    return 'hello ' + who\n")
-    save(
-        server,
+    name, checker = hands.name_for("greet"), hands.name_for("check_greeting")
+    server.save(name, f"def {name}(who: str) -> str:\n    return 'hello ' + who\n")
+    server.save(
         checker,
         f"def {checker}() -> str:\n    import time\n    time.sleep(1.5)\n    return 'checked'\n",
     )
@@ -99,11 +74,10 @@ def test_a_saved_version_starts_its_trigger_and_the_tree_grows_before_ones_eyes(
 def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validation(
     server: Deployment, hands: Hands
 ) -> None:
-    name, check, undo = (name_for(hands, one) for one in ("split", "check_split", "undo_split"))
+    name, check, undo = (hands.name_for(one) for one in ("split", "check_split", "undo_split"))
     good = f"def {name}(text: str) -> list:\n    return text.split()\n"
-    save(server, name, good)
-    save(
-        server,
+    server.save(name, good)
+    server.save(
         check,
         f"""
         def {check}(event: dict) -> str:
@@ -113,8 +87,7 @@ def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validatio
             return "fine"
         """,
     )
-    save(
-        server,
+    server.save(
         undo,
         f"""
         def {undo}(event: dict) -> int:
@@ -149,9 +122,9 @@ def test_a_broken_version_is_marked_at_its_line_and_rolled_back_by_its_validatio
 def test_a_trigger_is_made_from_an_event_by_choosing_values_and_fires_for_the_next_one(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "ship")
+    name = hands.name_for("ship")
     kind = f"{name}.ordered"
-    save(server, name, f"def {name}(country: str) -> str:\n    return country\n")
+    server.save(name, f"def {name}(country: str) -> str:\n    return country\n")
     emit = server.functory.emit
     ids = [
         emit(kind, {"country": "DE" if number % 2 else "FR", "number": number}, subject=f"order-{number}")
@@ -188,9 +161,9 @@ def test_a_trigger_is_made_from_an_event_by_choosing_values_and_fires_for_the_ne
 def test_a_paused_trigger_says_why_and_its_matches_say_so_until_it_is_resumed(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "mailer")
+    name = hands.name_for("mailer")
     kind = f"{name}.wanted"
-    save(server, name, f"def {name}() -> str:\n    return 'sent'\n")
+    server.save(name, f"def {name}() -> str:\n    return 'sent'\n")
     server.functory.register_trigger(f"on-{name}", on={"type": [kind]}, function=name, input={})
     screen = hands.screen
     screen.go(f"/triggers/on-{name}").ready()
@@ -213,8 +186,8 @@ def test_a_paused_trigger_says_why_and_its_matches_say_so_until_it_is_resumed(
 def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_right_one_runs(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "report")
-    save(server, name, f"def {name}(title: str, count: int = 3) -> dict:\n    return {{title: count}}\n")
+    name = hands.name_for("report")
+    server.save(name, f"def {name}(title: str, count: int = 3) -> dict:\n    return {{title: count}}\n")
     screen = hands.screen
     screen.expected = ["400"]
     screen.go(f"/functions/{name}").ready()
@@ -235,10 +208,10 @@ def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_ri
 def test_the_runs_of_a_function_come_with_advice_and_with_where_their_time_went(
     server: Deployment, hands: Hands
 ) -> None:
-    name, part = name_for(hands, "halve"), name_for(hands, "part")
-    save(server, part, f"def {part}(n: int) -> int:\n    return n\n")
+    name, part = hands.name_for("halve"), hands.name_for("part")
+    server.save(part, f"def {part}(n: int) -> int:\n    return n\n")
     source = f"def {name}(n: int) -> int:\n    if n > 1:\n        raise KeyError(n)\n    return {part}(n)\n"
-    save(server, name, source, dependencies=[part])
+    server.save(name, source, dependencies=[part])
     for number in range(7):
         server.functory.run(name, {"n": number})
     screen = hands.screen

@@ -26,22 +26,8 @@ def server(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -
         yield deployment
 
 
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser, timezone_id="America/New_York")
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
-    screen.silent()
-
-
-def name_for(hands: Hands, base: str) -> str:
-    """A name that the other hands do not use."""
-    return f"{base}-{'keys' if hands.keys else 'mouse'}"
-
-
 def test_a_backfill_is_listed_before_it_fires(server: Deployment, hands: Hands) -> None:
-    name, screen = name_for(hands, "weekly"), hands.screen
+    name, screen = hands.name_for("weekly"), hands.screen
     server.functory.schedules.save(
         name,
         cron="0 6 * * *",
@@ -66,9 +52,9 @@ def test_the_value_of_a_secret_crosses_the_wire_once_and_only_towards_the_server
     server: Deployment, hands: Hands, caplog: pytest.LogCaptureFixture, browser: Browser
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    name = name_for(hands, "KEY").replace("-", "_").upper()
+    name = hands.name_for("KEY").upper()
     values = [f"first-value-of-{name}-5bd1", f"other-value-of-{name}-77aa"]
-    function = name_for(hands, "use").replace("-", "_")
+    function = hands.name_for("use")
     server.functory.functions.save(
         f"import functory\n\ndef {function}() -> str:\n"
         f"    value = functory.secret('{name}')\n    print('it is', value)\n    return 'sent with ' + value\n",

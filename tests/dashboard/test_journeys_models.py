@@ -41,20 +41,6 @@ def server(
         yield deployment
 
 
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser)
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
-    screen.silent()
-
-
-def name_for(hands: Hands, base: str) -> str:
-    """A name that the other hands do not use."""
-    return f"{base}-{'keys' if hands.keys else 'mouse'}"
-
-
 def test_a_model_is_added_tested_changed_disabled_and_deleted(
     server: Deployment, hands: Hands, tmp_path: Path
 ) -> None:
@@ -62,7 +48,7 @@ def test_a_model_is_added_tested_changed_disabled_and_deleted(
     tool = {"name": "add", "arguments": {"a": 2, "b": 3}}
     rules = [{"contains": "Use the tool", "tool_calls": [tool]}, {"contains": "2 + 3", "text": "five"}]
     script.write_text(json.dumps([*rules, {"text": "ready"}]))
-    name, screen, models = name_for(hands, "scripted"), hands.screen, server.functory.models
+    name, screen, models = hands.name_for("scripted"), hands.screen, server.functory.models
     screen.go("/models").ready()
     if hands.keys:
         screen.press("n")
@@ -104,7 +90,7 @@ def test_a_model_is_added_tested_changed_disabled_and_deleted(
 def test_a_call_is_read_while_its_answer_streams(
     server: Deployment, hands: Hands, provider: ModelServer
 ) -> None:
-    name, screen = name_for(hands, "streaming"), hands.screen
+    name, screen = hands.name_for("streaming"), hands.screen
     add_model(server.functory, name, provider.url, capabilities={"stream": True})
     provider.script(name, stream("The first ", "words", *["." for _ in range(60)], " end", delay=0.1))
     row = ask(server.functory, "a long question", model=name)
@@ -144,7 +130,7 @@ def test_an_execution_shows_its_calls_and_the_budget_of_its_tree_is_raised(
 
 def test_what_was_spent_is_shown_and_a_quota_is_set_and_deleted(server: Deployment, hands: Hands) -> None:
     screen, functory = hands.screen, server.functory
-    agent = name_for(hands, "painter")
+    agent = hands.name_for("painter")
     answered(functory, "a question", agent=agent, function="report")
     screen.go("/spend?by=agent").ready()
     screen.page.locator("table.costs", has_text=agent).get_by_text("$0.00002").first.wait_for()

@@ -5,7 +5,6 @@ the mouse and once with the keyboard alone, on SQLite and on PostgreSQL.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,10 @@ import pytest
 from playwright.sync_api import expect
 from pydantic import SecretStr
 
+from functory.api import create_app
+from functory.api.bounded_connection import ConnectionLimits
+from functory.api.server import Server
+from functory.client import Functory
 from tests.services.http_proxy import HttpProxy
 from tests.support.dashboard import Deployment, dashboard_server
 from tests.support.dashboard_hands import Hands
@@ -28,45 +31,38 @@ PASSWORD = "a password that is long"
 DEAD_AFTER = 5
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+_ON_POSTGRES = [pytest.param(name, marks=pytest.mark.postgres) for name in ("postgresql", "two_servers")]
+
+
+@pytest.fixture(scope="module", params=["sqlite", *_ON_POSTGRES])
 def server(
     request: pytest.FixtureRequest, chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
-    """A server whose world each journey makes for itself."""
+    """A server whose world each journey makes for itself, or two of which each request gets one by chance."""
     with ExitStack() as stack:
         settings: dict[str, Any] = {}
-        if request.param == "postgresql":
+        if request.param != "sqlite":
             databases = request.getfixturevalue("postgres_server")
             settings["database_url"] = stack.enter_context(databases.database())
         deployment = stack.enter_context(dashboard_server(tmp_path_factory.mktemp("reading"), **settings))
-        save(deployment, "report", "def report(day: str = '') -> str:\n    return day\n")
-        yield deployment
-
-
-@pytest.fixture(params=["mouse", "keys"])
-def hands(request: pytest.FixtureRequest, server: Deployment, browser: Browser) -> Iterator[Hands]:
-    context = server.context(browser, timezone_id="America/New_York")
-    screen = server.log_in(context)
-    yield Hands(screen, keys=request.param == "keys")
-    context.close()
-    screen.silent()
-
-
-def name_for(hands: Hands, base: str) -> str:
-    """A name that the other hands do not use."""
-    return f"{base}_{'keys' if hands.keys else 'mouse'}"
-
-
-def save(server: Deployment, name: str, source: str) -> None:
-    server.functory.functions.save(textwrap.dedent(source).lstrip(), name=name, author="ada")
+        deployment.save("report", "def report(day: str = '') -> str:\n    return day\n")
+        if request.param != "two_servers":
+            yield deployment
+            return
+        other = stack.enter_context(Functory(deployment.functory.settings))
+        second = Server(create_app(other, owner=True), "127.0.0.1", 0, ConnectionLimits())
+        second.start()
+        stack.callback(second.stop, 5)
+        proxy = stack.enter_context(HttpProxy([deployment.url, second.url]))
+        yield Deployment(deployment.functory, proxy.url)
+        assert len(proxy.requests) == 2 and min(proxy.requests.values()) > 10, proxy.requests
 
 
 def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execution(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "flaky")
-    save(
-        server,
+    name = hands.name_for("flaky")
+    server.save(
         name,
         f"""
         def {name}() -> str:
@@ -109,9 +105,9 @@ def test_a_failure_is_found_from_the_overview_and_its_retry_opens_the_new_execut
 def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matches_it(
     server: Deployment, hands: Hands
 ) -> None:
-    name = name_for(hands, "alarm")
+    name = hands.name_for("alarm")
     kind = f"{name}.raised"
-    save(server, name, f"def {name}() -> str:\n    return 'told'\n")
+    server.save(name, f"def {name}() -> str:\n    return 'told'\n")
     server.functory.register_trigger(
         f"on-{name}", on={"type": [kind], "data": {"level": [{"numeric": [">", 5]}]}}, function=name, input={}
     )
@@ -153,7 +149,7 @@ def test_an_event_that_did_not_fire_shows_the_clause_and_the_corrected_rule_matc
 def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reason_after(
     server: Deployment, hands: Hands
 ) -> None:
-    name, screen = name_for(hands, "nightly"), hands.screen
+    name, screen = hands.name_for("nightly"), hands.screen
     screen.go("/schedules").ready()
     if hands.keys:
         screen.press("n")
@@ -203,7 +199,7 @@ def test_a_schedule_shows_its_times_before_it_is_saved_and_its_ticks_with_a_reas
 
 
 def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Browser) -> None:
-    name, screen = name_for(hands, "viewer"), hands.screen
+    name, screen = hands.name_for("viewer"), hands.screen
     server.functory.users.create(name, SecretStr(PASSWORD), role="viewer")
     event = server.functory.emit(
         "note.taken", {"text": "the content of the note"}, subject="the subject of it"
@@ -226,10 +222,10 @@ def test_a_viewer_sees_no_payload(server: Deployment, hands: Hands, browser: Bro
 def test_a_login_that_ends_elsewhere_kills_the_open_page(
     server: Deployment, hands: Hands, browser: Browser
 ) -> None:
-    name = name_for(hands, "operator")
+    name = hands.name_for("operator")
     server.functory.users.create(name, SecretStr(PASSWORD), role="operator")
-    function = name_for(hands, "late")
-    save(server, function, f"def {function}() -> int:\n    return 1\n")
+    function = hands.name_for("late")
+    server.save(function, f"def {function}() -> int:\n    return 1\n")
     with HttpProxy([server.url]) as proxy:
         context = server.context(browser)
         open_page = Deployment(server.functory, proxy.url).log_in_as(context, name, PASSWORD)

@@ -65,10 +65,16 @@ def test_the_last_execution_of_a_tree_of_more_than_twenty_thousand_has_its_trace
 
 def test_a_payload_of_a_megabyte_is_shown_with_few_elements(screen: Screen, deployment: Deployment) -> None:
     items = [{"n": n, "text": "x" * 80} for n in range(10_000)]
-    large = deployment.functory.emit("large.data", {"items": items})
-    screen.go(f"/events/{large}").ready()
-    screen.page.get_by_role("link", name="download").first.wait_for()
-    assert _elements(screen) < 3000
+    functory = deployment.functory
+    functory.functions.save("def copied(items: list) -> list:\n    return items\n", author="ada")
+    event = functory.emit("large.data", {"items": items})
+    execution = functory.executions.start("copied", {"items": items})["id"]
+    functory.settle()
+    for path, payloads in ((f"/events/{event}", 1), (f"/executions/{execution}?tab=io", 2)):
+        screen.go(path).ready()
+        # Of each payload the beginning is shown.
+        expect(screen.page.get_by_role("link", name="Download the whole")).to_have_count(payloads)
+        assert _elements(screen) < 3000
 
 
 def _elements(screen: Screen) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
+from functory.engine.database import schema
 from functory.engine.sources.webhooks import Webhooks
 from tests.support.dashboard import Deployment, Screen, dashboard_server
 
@@ -52,3 +55,15 @@ def test_the_year_of_a_schedule_has_a_hundred_times_and_more_on_demand(
     screen.page.get_by_role("heading", name="A year").wait_for()
     assert screen.page.get_by_role("button", name="Show 1,000 times").count() == 0
     screen.silent()
+
+
+def test_a_schedule_that_no_scheduler_runs_shows_its_lag(screen: Screen, deployment: Deployment) -> None:
+    functory = deployment.functory
+    deployment.save("late", "def late() -> int:\n    return 7\n")
+    functory.schedules.save("late", cron="0 3 * * *", timezone="UTC", function="late", input={})
+    due = functory.database.clock.now() - timedelta(hours=3)
+    with functory.database.write() as tx:
+        tx.execute(sa.update(schema.schedule).values(next_at=due))
+    for path in ("/schedules", "/schedules/late"):
+        screen.go(path).ready()
+        screen.page.locator(".tone-warn").filter(has_text="3 h").first.wait_for()

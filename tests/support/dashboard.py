@@ -162,6 +162,10 @@ class Deployment:
     url: str
     _cookies: list[Any] = field(default_factory=list, repr=False)
 
+    def save(self, name: str, source: str, **declared: Any) -> None:
+        """Save a function whose source may be indented."""
+        self.functory.functions.save(textwrap.dedent(source).lstrip(), name=name, author="ada", **declared)
+
     def context(
         self, browser: Browser, *, theme: str = "light", phone: bool = False, **options: Any
     ) -> BrowserContext:

@@ -24,6 +24,10 @@ class Hands:
     screen: Screen
     keys: bool
 
+    def name_for(self, base: str) -> str:
+        """A name that the other hands do not use."""
+        return f"{base}_{'keys' if self.keys else 'mouse'}"
+
     @property
     def strokes(self) -> list[str]:
         """The keys pressed so far, without what was written and without the Tabs on the way to a part."""

@@ -29,7 +29,7 @@ import { can } from "../session.ts";
 import { urls } from "../urls.ts";
 import { askBackfill, Backfills, fireNow, NextTimes, TicksCard, YearCard } from "./schedule_times.tsx";
 import { EditSource } from "./source_form.tsx";
-import { QUEUES, SCHEDULES, type SourceGroup, WATCHES, WEBHOOKS } from "./sources.tsx";
+import { Lag, QUEUES, SCHEDULES, type SourceGroup, WATCHES, WEBHOOKS } from "./sources.tsx";
 
 function SourcePage({ group, name }: { group: SourceGroup; name: string }) {
   const kind = place.value.query.get("kind") ?? group.kind;
@@ -162,6 +162,7 @@ function About({ group, of }: { group: SourceGroup; of: Source }) {
               ["Last hour", plural(of.events_last_hour, "event")],
               ["Refused", of.refused ? `${count(of.refused)} since it was made` : null],
               ["Waiting", of.waiting !== null && plural(of.waiting, "message")],
+              ["Lag", of.lag_seconds !== null && <Lag of={of} />],
               ["Looked at", of.looked_at && <Ago time={of.looked_at} />],
               ["Missed", of.missed ? `${of.missed} times passed without an event` : null],
               ["Runs in", of.holder && <Name text={of.holder} />],

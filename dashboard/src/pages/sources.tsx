@@ -2,7 +2,7 @@
 
 import type { SourceRow } from "../api.gen.ts";
 import { type Data, useData } from "../data.ts";
-import { count } from "../format.ts";
+import { count, duration } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { chosenFilters, clearFilters, type Filter, FilterBar } from "../parts/filter_bar.tsx";
 import { Button, Link, LinkButton } from "../parts/link.tsx";
@@ -123,6 +123,24 @@ const WHY: Column<SourceRow> = {
     </span>
   ),
 };
+// A poll of the scheduler or the watcher is no lag.
+const LAG_SECONDS = 5;
+
+/** How far behind now a source is. */
+export function Lag({ of }: { of: SourceRow }) {
+  if (of.lag_seconds === null) return <span class="dim">–</span>;
+  if (of.lag_seconds < LAG_SECONDS) return <span class="dim">none</span>;
+  return <span class="tone-warn">{duration(of.lag_seconds)}</span>;
+}
+
+const LAG: Column<SourceRow> = {
+  id: "lag",
+  title: "lag",
+  width: "8ch",
+  priority: 2,
+  end: true,
+  cell: (row) => <Lag of={row} />,
+};
 const LAST: Column<SourceRow> = {
   id: "last",
   title: "last event",
@@ -186,6 +204,7 @@ const COLUMNS: Readonly<Record<SourceGroup["id"], readonly Column<SourceRow>[]>>
         ),
     },
     WHY,
+    LAG,
     {
       id: "missed",
       title: "missed",
@@ -216,6 +235,7 @@ const COLUMNS: Readonly<Record<SourceGroup["id"], readonly Column<SourceRow>[]>>
     ABOUT("watches"),
     WHY,
     HOLDER,
+    LAG,
     HOURLY,
     {
       id: "looked",
@@ -259,6 +279,7 @@ const COLUMNS: Readonly<Record<SourceGroup["id"], readonly Column<SourceRow>[]>>
       end: true,
       cell: (row) => (row.waiting === null ? <span class="dim">–</span> : count(row.waiting)),
     },
+    LAG,
     HOURLY,
     REFUSED,
     LAST,

@@ -18,7 +18,7 @@ from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.stream import topics as stream_topics
 from functory.api.stream.bar import Bar
-from functory.api.stream.feed import Feed
+from functory.api.stream.feed import Feed, StreamRefused
 from functory.api.stream.subscriber import Subscriber
 from functory.client import Functory
 from functory.engine.executions import listing
@@ -53,13 +53,10 @@ async def open_(
     """Open a stream of changes. Open it before you read what it changes: from then on it leaves nothing out."""
     wanted = stream_topics.parse(topics)
     feed = _feed_of(request.app, engine)
-    client = await feed.subscribe(caller, wanted, last_event_id)
-    if client is None:
-        raise HTTPException(
-            429,
-            "too many streams are open; a browser needs one for all of its tabs",
-            {"retry-after": "10"},
-        )
+    try:
+        client = await feed.subscribe(caller, wanted, last_event_id)
+    except StreamRefused as refused:
+        raise HTTPException(429, str(refused), {"retry-after": "10"}) from None
     allow_long_answer(request.scope, READ_SECONDS)
     return _EventStream(feed, client)
 

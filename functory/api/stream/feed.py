@@ -43,6 +43,10 @@ MAX_IDS = 1000
 _TOPICS = ("access", "events", "executions", "finished", "logs")
 
 
+class StreamRefused(Exception):
+    """No further stream can be opened now. Its text says why."""
+
+
 class Feed:
     """The streams of one server process.
 
@@ -77,22 +81,21 @@ class Feed:
 
     async def subscribe(
         self, caller: Caller, topics: Sequence[Topic], resume: str | None = None
-    ) -> Subscriber | None:
-        """Take in a client: from the return on it misses nothing. None when its login or this process has too many
-        streams.
+    ) -> Subscriber:
+        """Take in a client: from the return on it misses nothing. Raises :class:`StreamRefused` when its login or this
+        process has too many streams.
         """
         loop = asyncio.get_running_loop()
         client = Subscriber(caller, tuple(topics), resume, loop, loop.create_future())
         with self._lock:
-            if not self._has_room(client):
-                return None
+            self._ensure_room(client)
             if self._closed:
                 client.end()
                 return client
             if self._thread is None:
                 self._thread = threads.try_start(self._run, "functory-stream")
             if self._thread is None:
-                return None
+                raise StreamRefused("this server cannot start a thread for streams")
             self._new.append(client)
         self._wake()
         try:
@@ -119,10 +122,14 @@ class Feed:
             _call(client, client.end)
         self._wake()
 
-    def _has_room(self, client: Subscriber) -> bool:
+    def _ensure_room(self, client: Subscriber) -> None:
         clients = [*self._clients, *self._new]
-        of_login = sum(one.login == client.login for one in clients)
-        return len(clients) < MAX_STREAMS and of_login < MAX_STREAMS_OF_A_LOGIN
+        if len(clients) >= MAX_STREAMS:
+            raise StreamRefused(f"this server has {MAX_STREAMS} streams open, which is its limit")
+        if sum(one.login == client.login for one in clients) >= MAX_STREAMS_OF_A_LOGIN:
+            raise StreamRefused(
+                f"this login has {MAX_STREAMS_OF_A_LOGIN} streams open; a browser needs one for all of its tabs"
+            )
 
     def _wake(self) -> None:
         self._changed.set()

@@ -18,17 +18,17 @@ from functory.api.stream import frames, rendering
 from functory.api.stream.rendering import Rendering
 from functory.api.stream.subscriber import Frame, Subscriber
 from functory.api.stream.topics import LISTS, Topic
-from functory.api.stream.window import LONG_SECONDS, Window
+from functory.api.stream.window import LONG_LOOK_EVERY, LONG_SECONDS, Window
 from functory.engine.access.scopes import Scope
 from functory.engine.database.clock import lowest_id
 from functory.engine.executions.changes import Changes, Touched
 from functory.engine.telemetry import server_metrics
 
 # Each turn looks this far back; every few seconds one looks as far as the window remembers.
-SHORT_SECONDS, LONG_LOOK_EVERY = 5.0, 10.0
+SHORT_SECONDS = 5.0
 # Rows of one turn. The others are counted, and said to be left out.
 MAX_ROWS = 500
-# Ids of one look: what forty seconds of a busy installation make.
+# Ids of one look: what fifty seconds of a busy installation make.
 MAX_IDS = 300_000
 # Rows of a gap over which a client resumes. With more of them it reads anew.
 MAX_RESUMED = 2000

@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 
 from functory.engine.database.clock import lowest_id
 
-# A transaction that commits later than this after its ids were made is not found any more.
-LONG_SECONDS = 40.0
+# Seconds. A transaction that commits later than this after its ids were made may not be found any more.
+LATEST_COMMIT = 40.0
+# How often a look goes back that far, and how far it goes: a row may have been committed right after the look before.
+LONG_LOOK_EVERY = 10.0
+LONG_SECONDS = LATEST_COMMIT + LONG_LOOK_EVERY
 # Ids are remembered a little longer than they are looked for.
 _KEPT = timedelta(seconds=LONG_SECONDS + 5)
 

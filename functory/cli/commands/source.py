@@ -94,7 +94,7 @@ def list_(
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """List all sources: where they run, their events in the last hour, waiting messages, and their problem."""
+    """List all sources: where they run, their events in the last hour, waiting messages, lag, and their problem."""
     from functory.rows.sources import Source
 
     with session.engine() as engine:
@@ -108,11 +108,12 @@ def list_(
         "holder": "RUNS AT",
         "events_last_hour": "EVENTS/H",
         "waiting": "WAITING",
+        "lag": "LAG",
         "last_event_at": "LAST EVENT",
         "trouble": "PROBLEM",
     }
     CommandOutput(json=json, quiet=quiet).table(
-        [row | {"trouble": _trouble(row)} for row in found],
+        [row | {"trouble": _trouble(row), "lag": _lag(row)} for row in found],
         columns,
         key="name",
         data=lambda: [Source.as_json(row) for row in found],
@@ -167,6 +168,13 @@ def _as_json(engine: Functory, row: Mapping[str, Any]) -> dict[str, Any]:
 
     found = session.read_models(engine).source(row["kind"], row["name"])
     return _with_plugin_problem(Source.as_json(found))
+
+
+def _lag(row: Mapping[str, Any]) -> str:
+    from functory.engine.serialization.durations import format_duration
+
+    seconds = row["lag_seconds"]
+    return "" if seconds is None else format_duration(round(seconds))
 
 
 def _trouble(row: Mapping[str, Any]) -> str | None:

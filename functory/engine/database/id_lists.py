@@ -66,8 +66,21 @@ def _on_sqlite(element: _OneOf, compiler: Any, **options: Any) -> str:
     return f"{id_} IN (SELECT value FROM json_each({ids}))"  # noqa: S608  (SQL of SQLAlchemy)
 
 
+def _is_text(type_: sa.types.TypeEngine[Any]) -> bool:
+    return isinstance(type_.impl_instance if isinstance(type_, TypeDecorator) else type_, sa.String)
+
+
+# SQLite reads a text of JSON only up to its first NUL. So a NUL travels as two characters; the first of them is escaped
+# where a text has it itself.
+def _escaped(part: Any) -> Any:
+    return part.replace("\x01", "\x01b").replace("\x00", "\x01a") if isinstance(part, str) else part
+
+
+_WITHOUT_ESCAPES = "replace(replace({}, char(1, 97), char(0)), char(1, 98), char(1))"
+
+
 class _KeyList(TypeDecorator[Sequence[tuple[Any, ...]]]):
-    """Keys of several columns as one text: a JSON array of stored keys. Only for SQLite."""
+    """Keys of several columns as one text: a JSON array of stored keys, NULs escaped. Only for SQLite."""
 
     impl = sa.types.NullType
     cache_ok = True
@@ -83,7 +96,7 @@ class _KeyList(TypeDecorator[Sequence[tuple[Any, ...]]]):
         return json.dumps(
             [
                 [
-                    part if convert is None else convert(part)
+                    _escaped(part if convert is None else convert(part))
                     for part, convert in zip(key, stored, strict=True)
                 ]
                 for key in value
@@ -129,5 +142,9 @@ def _keys_on_sqlite(element: _OneOfKeys, compiler: Any, **options: Any) -> str:
     )
     keys = compiler.process(one, **options)
     left = ", ".join(compiler.process(column, **options) for column in columns)
-    right = ", ".join(f"json_extract(value, '$[{number}]')" for number in range(len(columns)))
+    parts = [f"json_extract(value, '$[{number}]')" for number in range(len(columns))]
+    right = ", ".join(
+        _WITHOUT_ESCAPES.format(part) if _is_text(column.type) else part
+        for part, column in zip(parts, columns, strict=True)
+    )
     return f"({left}) IN (SELECT {right} FROM json_each({keys}))"  # noqa: S608  (SQL of SQLAlchemy)

@@ -7,8 +7,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import sqlalchemy as sa
 
 from functory.client import Functory
+from functory.engine.database import schema
 from tests.support.api_client import ApiClient
 from tests.support.world import names
 
@@ -80,6 +82,32 @@ def test_a_list_says_what_each_source_is_about(api: ApiClient, tmp_path: Path) -
     )
     assert [row["about"] for row in api.get("/sources/file")] == [str(tmp_path)]
     assert [row["about"] for row in api.get("/sources/webhook")] == ["none"]
+
+
+def test_the_lag_of_a_schedule_grows_while_no_scheduler_runs(api: ApiClient, engine: Functory) -> None:
+    nightly(api)
+    assert [row["lag_seconds"] for row in api.get("/sources/schedule")] == [0.0]
+    now = engine.database.clock.now()
+    with engine.database.write() as tx:
+        tx.execute(sa.update(schema.schedule).values(next_at=now - timedelta(hours=2)))
+    assert api.get("/sources/schedule/nightly")["lag_seconds"] >= 7200
+    assert api.get("/sources/schedule")[0]["lag_seconds"] >= 7200
+    api.post("/sources/schedule/nightly:pause", {"note": "away"})
+    assert api.get("/sources/schedule/nightly")["lag_seconds"] is None
+
+
+def test_the_lag_of_a_watch_begins_with_the_last_look_of_the_process_that_ran_it(
+    api: ApiClient, engine: Functory, tmp_path: Path
+) -> None:
+    api.put("/sources/file/inbox", {"config": {"path": str(tmp_path)}}, status=201)
+    assert api.get("/sources/file/inbox")["lag_seconds"] is None
+    now = engine.database.clock.now()
+    for lease, least in ((timedelta(minutes=1), 0.0), (-timedelta(minutes=1), 300.0)):
+        values = {"looked_at": now - timedelta(minutes=5), "lease_until": now + lease}
+        with engine.database.write() as tx:
+            tx.execute(sa.update(schema.source).values(**values))
+        assert least <= api.get("/sources/file/inbox")["lag_seconds"] < least + 60
+        assert api.get("/sources/file")[0]["lag_seconds"] >= least
 
 
 def test_a_backfill_lists_its_times_first_and_writes_each_once(api: ApiClient, engine: Functory) -> None:

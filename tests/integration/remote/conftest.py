@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 from functory.api import create_app
 from functory.api.server import Server
 from functory.client import Functory
+from functory.engine.errors import NotFound
 from functory.engine.settings import Settings
 from functory.remote.client import RemoteFunctory
 from tests.support import waiting
@@ -108,3 +110,20 @@ def shells(served: tuple[Functory, str, str], tmp_path: Path) -> tuple[Shell, Sh
     del far.environment["FUNCTORY_HOME"]
     far.environment |= {"FUNCTORY_URL": served[1], "FUNCTORY_TOKEN": served[2]}
     return local, far
+
+
+@pytest.fixture
+def far_as(
+    served: tuple[Functory, str, str], shells: tuple[Shell, Shell]
+) -> Iterator[Callable[[str], Shell]]:
+    """Makes the command line over the server that of a new user of a role, who may not read payloads."""
+    engine, far = served[0], shells[1]
+
+    def become(role: str) -> Shell:
+        engine.users.create("olga", SecretStr("a long pass phrase"), role=role)
+        far.environment["FUNCTORY_TOKEN"] = engine.tokens.create("olga", "tests")["token"]
+        return far
+
+    yield become
+    with contextlib.suppress(NotFound):
+        engine.users.delete("olga")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from pydantic import SecretStr
 
 from functory.client import Functory
 from tests.support.cli_shell import Shell
@@ -164,11 +165,9 @@ def test_runs_are_paused_resumed_cancelled_and_rejected_over_a_server(
 
 
 def test_who_may_not_read_payloads_gets_none_and_edits_none(
-    asked: dict[str, str], served: tuple[Functory, str, str], shells: tuple[Shell, Shell]
+    asked: dict[str, str], engine: Functory, far_as: Callable[[str], Shell]
 ) -> None:
-    engine, far = served[0], shells[1]
-    engine.users.create("olga", SecretStr("a long pass phrase"), role="operator")
-    far.environment["FUNCTORY_TOKEN"] = engine.tokens.create("olga", "tests")["token"]
+    far = far_as("operator")
     for line in READS:
         done = far.run(*line.format(**asked).split(), status=None)
         assert "mango" not in done.stdout + done.stderr, line

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from functory.client import Functory
 from tests.support import waiting
@@ -354,11 +354,9 @@ def test_a_command_over_a_server_loads_no_database(served, tmp_path: Path) -> No
 
 
 def test_who_may_not_read_payloads_is_told_so_by_each_explanation(
-    shells: tuple[Shell, Shell], served: tuple[Functory, str, str], history: dict[str, str]
+    engine: Functory, far_as: Callable[[str], Shell], history: dict[str, str]
 ) -> None:
-    engine, far = served[0], shells[1]
-    engine.users.create("edsger", SecretStr("a long pass phrase"), role="viewer")
-    far.environment["FUNCTORY_TOKEN"] = engine.tokens.create("edsger", "explain")["token"]
+    far = far_as("viewer")
     event = engine.emit("explained.seen", {"n": 1})
     failed = engine.start_execution("fail", {"text": "a secret word"})
     engine.executions.wait([failed["id"]], patient(60))
@@ -367,4 +365,3 @@ def test_who_may_not_read_payloads_is_told_so_by_each_explanation(
     assert "no match\t(hidden: it needs the right payload:read)" in said
     why = far.out("execution", "why", failed["id"])
     assert "ValueError: (hidden: it needs the right payload:read)" in why and "secret" not in why
-    engine.users.delete("edsger")

@@ -3,12 +3,16 @@
 import importlib
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from functory.cli.main import main
+from functory.client import Functory
+from functory.engine.database import schema
 from functory.triggers.sources import registry
 from tests.support.source_world import plug_in
 
@@ -178,3 +182,15 @@ def test_a_table_is_watched(cli: Cli, postgres_url: str, monkeypatch: pytest.Mon
     _, (event,), _ = cli("event", "list", "--type", "row.inserted", "--full", "--json")
     assert event["data"] == {"table": "public.orders", "key": {"id": 1}, "new": {"id": 1}}
     assert [row["name"] for row in cli("watch", "list", "--json")[1]] == ["orders"]
+
+
+def test_a_list_says_how_far_behind_each_source_is(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    assert cli("source", "add", "file", "inbox", f"path={folder}")[0] == 0
+    with Functory() as engine:
+        long_ago = engine.database.clock.now() - timedelta(hours=3)
+        with engine.database.write() as tx:
+            tx.execute(sa.update(schema.source).values(looked_at=long_ago))
+    assert cli("source", "list", "--json")[1][0]["lag_seconds"] >= 10800
+    assert "\t3h" in cli("source", "list")[1]

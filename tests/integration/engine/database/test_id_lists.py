@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, Instant
@@ -27,6 +29,10 @@ TEXTS = [
     "12",
     " 12",
     "null",
+    "\x01a",
+    "\x01b",
+    "\ufeff",
+    "a\nb\x7f\u2028",
 ]
 KEYS = [
     (f"01a21bf1-536f-7666-a46e-{number:012x}", text, datetime(2026, 1, 1, tzinfo=UTC) + number * step, sign * number)
@@ -64,4 +70,31 @@ def test_rows_of_exactly_the_given_keys_are_found_and_deleted(world: World, numb
         deleted = tx.execute(sa.delete(ROWS).where(one_of_keys([*ROWS.c], given))).rowcount
         assert deleted == len(given)
         assert found(tx, sa.select(ROWS)) == set(KEYS) - set(given)
+        ROWS.drop(tx.connection)
+
+
+def test_any_text_that_can_be_stored_is_found_and_no_other(world: World) -> None:
+    statement = sa.select(ROWS.c.text).where(one_of_keys([ROWS.c.text, ROWS.c.number]))
+    characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\x01ab")
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+    @given(
+        stored=st.sets(st.text(characters, max_size=8), min_size=1, max_size=6),
+        asked=st.sets(st.text(characters)),
+    )
+    def check(stored: set[str], asked: set[str]) -> None:
+        if tx.dialect == "postgresql":
+            # It stores no NUL and refuses the whole statement.
+            stored, asked = ({text.replace("\x00", "") for text in some} for some in (stored, asked))
+        # A part of a text is another text, also the part before a NUL.
+        wanted = {*list(stored)[::2], *asked, *(text[:-1] for text in stored)}
+        tx.execute(sa.delete(ROWS))
+        tx.execute(sa.insert(ROWS), [{"text": text, "number": 1} for text in stored])
+        assert {
+            row["text"] for row in tx.rows(statement, {"keys": [(text, 1) for text in wanted]})
+        } == stored & wanted
+
+    with world.database.write() as tx:
+        ROWS.create(tx.connection)
+        check()
         ROWS.drop(tx.connection)

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from functory.engine.database import schema
 from functory.engine.events import receipts
 from functory.engine.events.receipts import IncomingEvent
@@ -60,3 +62,14 @@ def test_ticks_are_forgotten_too(world: "World"):
     world.advance(MONTH.total_seconds() + 1)
     assert receipts.delete_expired(world.database, MONTH)["schedule_tick"] == ticks
     assert world.rows(schema.schedule_tick) == []
+
+
+@pytest.mark.parametrize("key", ["", "a\x00b", "\ud800", "x" * 256, "sha256:"], ids=ascii)
+def test_any_text_of_a_sender_is_known_again_and_forgotten(world: "World", key: str):
+    assert arrive(world, key) is not None
+    assert arrive(world, key) is None
+    assert arrive(world, f"{key}\x00") is not None
+    world.advance(MONTH.total_seconds() + 1)
+    assert receipts.delete_expired(world.database, MONTH)["delivery_receipt"] == 2
+    assert world.rows(schema.delivery_receipt) == []
+    assert arrive(world, key) is not None
