@@ -31,8 +31,8 @@ def is_on_this_machine(settings: Settings, request: Request) -> bool:
 
     A web page that a user of this machine opens can send requests, too, but under the page's own host. A proxy on this
     machine passes on requests of others, and may call the server by the address at which it reaches it: nginx does
-    unless it is told otherwise. So a server with a ``public_url`` has no such caller, and neither a header of proxies
-    nor HTTP/1.0 (nginx's default) comes from one.
+    unless its configuration sets another Host. So a server with a ``public_url`` has no such caller, and neither a
+    header of proxies nor HTTP/1.0 (nginx's default) comes from one.
     """
     host = request.headers.getlist("host")
     return (

@@ -21,7 +21,7 @@ from functory.engine.serialization import json_codec
 # One call holds its events in memory, and one transaction writes them.
 MAX_EVENTS = 10_000
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
-# An entry of the audit log names so many types of a call.
+# Types of a call that its entry in the audit log names.
 LISTED_TYPES = 20
 
 FIELDS = ("type", "data", "subject", "dedup_key")

@@ -48,7 +48,7 @@ def test_the_first_attempt_is_written_at_once_and_a_burst_together(world: World)
     for number in range(500):
         refused.record("", "api.authentication", "/a", f"http 10.0.0.{number % 7}")
     refused.record("ada", "POST /secrets", "/secrets", "login at 10.0.0.9")
-    # Another kind waits for nobody; the burst waits for its pause.
+    # Another kind is written at once, too; the burst waits for its pause.
     assert entries(world) == {
         ("", "api.authentication"): (1, "http 10.0.0.1"),
         ("ada", "POST /secrets"): (1, "login at 10.0.0.9"),
