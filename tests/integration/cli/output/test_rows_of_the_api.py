@@ -133,6 +133,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield World(engine, ApiClient(engine), ids)
 
 
+@pytest.fixture(autouse=True)
+def one_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both answers are of one time: a source that no process runs falls behind meanwhile."""
+    clock = world.engine.database.clock
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+
+
 def printed(world: World, command: str) -> Any:
     out = io.StringIO()
     with sharing(world.engine), contextlib.redirect_stdout(out):
