@@ -17,9 +17,9 @@ EDITOR = "scripts of the editor"
 def sizes(static: Path) -> Iterator[Reading]:
     """The scripts of a build, compressed: each part with what it loads at once, without what was there before."""
     scripts = {path.name: path.read_text() for path in (static / "assets").glob("*.js")}
-    first = _loaded(scripts, "app-")
-    editor = _loaded(scripts, "editor-") - first
-    differences = _loaded(scripts, "difference-") - editor - first
+    first = loaded(scripts, "app-")
+    editor = loaded(scripts, "editor-") - first
+    differences = loaded(scripts, "difference-") - editor - first
 
     def size(names: set[str]) -> float:
         return sum(len(gzip.compress(scripts[name].encode(), 9)) for name in names) / 1024
@@ -30,7 +30,8 @@ def sizes(static: Path) -> Iterator[Reading]:
     yield Reading("scripts of differences, beside the editor", size(differences), "kB gz")
 
 
-def _loaded(scripts: dict[str, str], prefix: str) -> set[str]:
+def loaded(scripts: dict[str, str], prefix: str) -> set[str]:
+    """The script whose name begins with this, and those that it imports at once."""
     found: set[str] = set()
     open_ = [name for name in scripts if name.startswith(prefix)]
     while open_:

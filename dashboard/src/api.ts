@@ -141,10 +141,33 @@ async function request(
   throw problem;
 }
 
+// Answers that were asked for before the page that needs them is drawn.
+const begun = new Map<string, Promise<{ answer: Response; at: number }>>();
+/** An answer that has waited longer (in milliseconds) is asked for again: no stream says what has changed since. */
+const BEGUN_KEPT = 1000;
+
+/** Asks now for what a page will ask for when it is drawn: the first `get` of the same address takes the answer. */
+export function begin(path: string, query: Query = {}): void {
+  const url = path + queryText(query);
+  const asked = request("GET", url, null, {}).then((answer) => ({ answer, at: Date.now() }));
+  // Whoever takes it gets the error.
+  asked.catch(() => {});
+  begun.set(url, asked);
+}
+
+async function takeBegun(url: string, signal: AbortSignal | undefined): Promise<Response | null> {
+  const asked = begun.get(url);
+  if (!asked) return null;
+  begun.delete(url);
+  const { answer, at } = await asked;
+  signal?.throwIfAborted();
+  return Date.now() - at < BEGUN_KEPT ? answer : null;
+}
+
 /** GET of a route below /api/v1. An answer that did not change is taken from memory. */
 export async function get<T>(path: string, query: Query = {}, options: Options = {}): Promise<T> {
   const url = path + queryText(query);
-  const answer = await request("GET", url, null, options);
+  const answer = (await takeBegun(url, options.signal)) ?? (await request("GET", url, null, options));
   const cached = kept.get(url);
   if (answer.status === 304 && cached) return cached.body as T;
   const body = await readBody(answer);

@@ -16,7 +16,8 @@ import { startClock } from "./clock.ts";
 import { letters, startKeys } from "./keys.ts";
 import { loginFault } from "./pages/login.tsx";
 import { Fault } from "./parts/small.tsx";
-import { place, reload, startRouter, takeLoginCode } from "./router.ts";
+import { path, place, reload, startRouter, takeLoginCode } from "./router.ts";
+import { prepare } from "./routes.ts";
 import { applyTheme, exchange, letterKeys, loadMe } from "./session.ts";
 import { Shell } from "./shell/shell.tsx";
 import { startStream } from "./stream.ts";
@@ -34,6 +35,7 @@ async function start(): Promise<void> {
   const code = takeLoginCode();
   let refused: unknown = null;
   if (code) await exchange(code).catch((error: unknown) => (refused = error));
+  prepare(path.value);
   try {
     await loadMe();
   } catch (error) {

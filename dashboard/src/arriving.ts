@@ -1,8 +1,8 @@
 // A page appears from its top to its bottom: what follows a part that is still fetched is not drawn before that part,
 // so that nothing that is seen moves (`main.arriving` in shell.css).
 
-import { effect, signal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { computed, effect, signal } from "@preact/signals";
+import { useLayoutEffect } from "preact/hooks";
 
 /** How long a page may take to appear, in milliseconds. Then everything that is there is drawn. */
 const PATIENCE = 10_000;
@@ -19,12 +19,20 @@ export function useWaiting(): void {
   }, []);
 }
 
-/** True from the moment when a page is opened until all parts of it have appeared. */
-export function useArriving(page: string): boolean {
-  const [arrived, setArrived] = useState<string | null>(null);
-  useEffect(() => {
+const opening = signal(true);
+
+/** The class of `main` while parts of the page are not there yet. The page itself is not drawn anew for it. */
+export const arriving = computed(() => (opening.value && waiting.value > 0 ? "arriving" : undefined));
+
+/** Calls `arrived` once all parts of a page have appeared. */
+export function useArriving(page: string, arrived: () => void): void {
+  useLayoutEffect(() => {
+    opening.value = true;
     let frame = 0;
-    const arrive = () => setArrived(page);
+    const arrive = () => {
+      opening.value = false;
+      arrived();
+    };
     const stop = effect(() => {
       cancelAnimationFrame(frame);
       // A part that has come may contain parts that are fetched in their turn.
@@ -37,5 +45,4 @@ export function useArriving(page: string): boolean {
       clearTimeout(late);
     };
   }, [page]);
-  return arrived !== page;
 }

@@ -253,6 +253,11 @@ export function fixedList<T>(rows: readonly T[], key: (row: T) => string): List<
 const kept = new Map<string, List<unknown>>();
 const KEPT = 12;
 
+/** What a list asks for first. */
+export function firstPage(path: string, query: Query = {}): readonly [string, Query] {
+  return [path, { ...query, limit: PAGE }];
+}
+
 /** The list of an address: the kept one, or a new one that begins to load. */
 export function listOf<T>(options: ListOptions<T>): List<T> {
   const name = options.path + queryText(options.query ?? {});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asProblem, faultId, send } from "../src/api.ts";
+import { asProblem, begin, faultId, get, Problem, send } from "../src/api.ts";
 
 type Answer = () => Response | Promise<Response>;
 
@@ -50,4 +50,28 @@ test("a fault of the page is said in plain words, with what the browser says of 
   assert.deepEqual(problem.members, { technical, id: faultId(technical) });
   assert.notEqual(faultId(technical), faultId(`${technical}3`));
   assert.equal(asProblem("a text").members["technical"], "a text");
+});
+
+test("an answer that was asked for before its page is drawn is taken once, and not when it is old", async (context) => {
+  let asked = 0;
+  context.mock.method(globalThis, "fetch", async () => Response.json(++asked));
+  context.mock.timers.enable({ apis: ["Date"] });
+  begin("/early", { limit: 100 });
+  assert.equal(asked, 1);
+  assert.equal(await get("/early", { limit: 100 }), 1);
+  assert.equal(await get("/early", { limit: 100 }), 2);
+  begin("/early");
+  await new Promise((done) => setTimeout(done, 5));
+  context.mock.timers.tick(1001);
+  assert.equal(await get("/early"), 4);
+});
+
+test("whoever takes an answer that was asked for early gets its error, or none when it is not wanted any more", async (context) => {
+  context.mock.method(globalThis, "fetch", async () => Response.json({ title: "no" }, { status: 403 }));
+  begin("/refused");
+  await assert.rejects(get("/refused"), (error) => error instanceof Problem && error.status === 403);
+  context.mock.method(globalThis, "fetch", async () => Response.json(1));
+  begin("/left");
+  const signal = AbortSignal.abort();
+  await assert.rejects(get("/left", {}, { signal }), { name: "AbortError" });
 });

@@ -475,3 +475,44 @@ def test_rows_that_the_stream_left_out_are_counted_and_loaded(
     note.get_by_text("1,240 not shown").wait_for()
     note.get_by_role("button", name="load").click()
     note.wait_for(state="detached")
+
+
+def test_rows_that_come_and_the_way_back_are_drawn_without_a_layout_between_and_nothing_is_asked(
+    world: World, context_screen: Callable[..., Screen]
+) -> None:
+    screen = context_screen(
+        """
+        window.measured = 0;
+        for (const name of ["clientHeight", "scrollTop"]) {
+          const { get, set } = Object.getOwnPropertyDescriptor(Element.prototype, name);
+          const note = (element) => { if (element.matches(".table-body") && !inFrame) window.measured += 1; };
+          Object.defineProperty(Element.prototype, name, {
+            configurable: true,
+            get() { note(this); return get.call(this); },
+            set(value) { note(this); set?.call(this, value); },
+          });
+        }
+        // After its layout the browser has measured everything.
+        let inFrame = false;
+        const within = (act) => (...given) => {
+          inFrame = true;
+          try { return act(...given); } finally { inFrame = false; }
+        };
+        const Observer = window.ResizeObserver;
+        window.ResizeObserver = class extends Observer { constructor(act) { super(within(act)); } };
+        """
+    )
+    page = _list(screen).page
+    page.locator(".live-live").wait_for()
+    id_ = world.start()
+    row = page.locator(f".table-row a[href='/executions/{id_}']")
+    row.wait_for()
+    screen.press("Enter")
+    page.wait_for_selector(".trace [role=treeitem]")
+    before = page.evaluate("measured")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate("history.back()")
+    row.wait_for()
+    assert page.evaluate("measured") == before == 0
+    assert [url for url in asked if "/api/v1/executions?" in url] == []

@@ -2,6 +2,7 @@
 
 import type { Route } from "../routes.ts";
 import { shortId } from "../short_ids.ts";
+import { asksOne } from "./asks.ts";
 import { page } from "./more.ts";
 
 /** The tab of an execution that shows what it asked of models. */
@@ -17,5 +18,11 @@ export const agentRoutes: readonly Route[] = [
   { pattern: "/agents", nav: "agents", title: () => "Agents", page: page("AgentsPage") },
   { pattern: "/agents/:name", nav: "agents", title: ({ name }) => name ?? "", page: page("AgentPage") },
   { pattern: "/runs", nav: "runs", title: () => "Runs", page: page("RunsPage") },
-  { pattern: "/runs/:id", nav: "runs", title: ({ id }) => `Run ${shortId(id ?? "")}`, page: page("RunPage") },
+  {
+    pattern: "/runs/:id",
+    nav: "runs",
+    title: ({ id }) => `Run ${shortId(id ?? "")}`,
+    page: page("RunPage"),
+    asks: asksOne("runs"),
+  },
 ];

@@ -73,42 +73,40 @@ export const EXECUTION_COLUMNS: readonly Column<ExecutionRow>[] = [
   { id: "when", title: "when", width: "var(--when)", end: true, cell: (row) => <Ago time={row.created_at} /> },
 ];
 
-function useFilters(): readonly Filter[] {
-  return useMemo(
-    () => [
-      {
-        kind: "text",
-        name: "function",
-        label: "function",
-        placeholder: "function",
-        several: true,
-        suggest: "/functions",
-      },
-      { kind: "choice", name: "state", label: "state", several: true, choices: EXECUTION_STATES.map(choice) },
-      {
-        kind: "text",
-        name: "trigger",
-        label: "trigger",
-        placeholder: "trigger",
-        several: true,
-        suggest: "/triggers",
-      },
-      {
-        kind: "choice",
-        name: "cause",
-        label: "cause",
-        several: true,
-        choices: Object.entries(CAUSES).map(([value, label]) => ({ value, label })),
-      },
-      { kind: "choice", name: "since", label: "since", choices: SINCE },
-      { kind: "switch", name: "roots", label: "roots" },
-      { kind: "switch", name: "unresolved", label: "unresolved" },
-      ...(["event", "parent", "root", "replay_of", "version", "until", "q"] as const)
-        .filter((name) => place.value.query.has(name))
-        .map((name): Filter => ({ kind: "choice", name, label: name.replace("_", " "), choices: [] })),
-    ],
-    [place.value.url],
-  );
+/** The filters of the address. */
+export function filtersOfExecutions(): readonly Filter[] {
+  return [
+    {
+      kind: "text",
+      name: "function",
+      label: "function",
+      placeholder: "function",
+      several: true,
+      suggest: "/functions",
+    },
+    { kind: "choice", name: "state", label: "state", several: true, choices: EXECUTION_STATES.map(choice) },
+    {
+      kind: "text",
+      name: "trigger",
+      label: "trigger",
+      placeholder: "trigger",
+      several: true,
+      suggest: "/triggers",
+    },
+    {
+      kind: "choice",
+      name: "cause",
+      label: "cause",
+      several: true,
+      choices: Object.entries(CAUSES).map(([value, label]) => ({ value, label })),
+    },
+    { kind: "choice", name: "since", label: "since", choices: SINCE },
+    { kind: "switch", name: "roots", label: "roots" },
+    { kind: "switch", name: "unresolved", label: "unresolved" },
+    ...(["event", "parent", "root", "replay_of", "version", "until", "q"] as const)
+      .filter((name) => place.value.query.has(name))
+      .map((name): Filter => ({ kind: "choice", name, label: name.replace("_", " "), choices: [] })),
+  ];
 }
 
 const choice = (value: string) => ({ value, label: value.replaceAll("_", " ") });
@@ -135,7 +133,7 @@ export function acceptsRow(query: Readonly<Record<string, unknown>>): (row: Exec
 }
 
 export function ExecutionsPage() {
-  const filters = useFilters();
+  const filters = useMemo(filtersOfExecutions, [place.value.url]);
   const query = chosenFilters(filters);
   const key = queryText(query);
   const list = useMemo(

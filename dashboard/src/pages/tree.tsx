@@ -18,7 +18,7 @@ import { hereWith, place, setQuery } from "../router.ts";
 import type { Outline, OutlineNode, Tree } from "../rows.ts";
 import { can } from "../session.ts";
 import { traceRows } from "../trace_rows.tsx";
-import { urls } from "../urls.ts";
+import { type Params, urls } from "../urls.ts";
 import { askCancelTree } from "./execution_actions.ts";
 import { LeftOut } from "./left_out.tsx";
 import { TreeGraph } from "./tree_graph.tsx";
@@ -28,11 +28,17 @@ type View = (typeof VIEWS)[number];
 const BUDGET = 200;
 const NODES = 5000;
 
+const wholeOf = (root: string) => [route("trees", root), {}] as const;
+const outlineOf = (root: string) => [route("trees", root, "outline"), { budget: BUDGET }] as const;
+
+/** What the page asks first. */
+export const asksTree = ({ root = "" }: Params) => [wholeOf(root), outlineOf(root)];
+
 export function TreePage({ root }: { root: string }) {
   const topics = [`tree:${root}`];
   const at = place.value.query.get("at");
-  const tree = useData<Tree>(route("trees", root), {}, { topics });
-  const outline = useData<Outline>(route("trees", root, "outline"), { budget: BUDGET }, { topics });
+  const tree = useData<Tree>(...wholeOf(root), { topics });
+  const outline = useData<Outline>(...outlineOf(root), { topics });
   const around = useData<Outline>(
     at && outline.data && !outline.data.nodes.some((node) => node.id === at) && /^[0-9a-f-]{36}$/.test(at)
       ? route("trees", root, "outline")

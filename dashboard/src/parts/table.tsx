@@ -56,21 +56,26 @@ export function Table<T>(props: TableProps<T>) {
   const selected = list.selected.value;
   const keyOf = list.options.key;
   const anchor = useRef(0);
+  // Where the scroller was last seen; a new one is at its top.
+  const reached = useRef<{ element: HTMLElement | null; top: number }>({ element: null, top: 0 });
 
   const onScroll = useCallback(
     (top: number, below: number) => {
       list.scrollTop = top;
+      reached.current = { element: scroller.current, top };
       // A short table has no scroller of its own: it goes on by its button.
       if (!short && below < AHEAD && !list.paused.peek()) void list.more();
       if (top < 2 && list.fresh.value.length) list.showFresh();
     },
     [list, short],
   );
-  // Before the window looks where the scroller is.
+  // Before the window looks where the scroller is. Where it is already it is not set: that would lay the page out.
   useLayoutEffect(() => {
-    if (scroller.current) scroller.current.scrollTop = list.scrollTop;
+    const element = scroller.current;
+    const top = reached.current.element === element ? reached.current.top : 0;
+    if (element && top !== list.scrollTop) element.scrollTop = list.scrollTop;
   }, [list, list.loaded.value]);
-  const seen = useWindow(scroller, row, rows.length, onScroll);
+  const seen = useWindow(scroller, row, rows.length, onScroll, list.scrollTop);
 
   useLayoutEffect(() => {
     const index = at ? list.index.peek().get(at) : undefined;
@@ -156,7 +161,7 @@ export function Table<T>(props: TableProps<T>) {
 
   // The grid is one tab stop: what is in its cells is reached by its keys.
   useLayoutEffect(() => {
-    scroller.current?.querySelectorAll<HTMLElement>("a, button, input").forEach((one) => {
+    scroller.current?.querySelectorAll<HTMLElement>(":is(a, button, input):not([tabindex='-1'])").forEach((one) => {
       one.tabIndex = -1;
     });
   });

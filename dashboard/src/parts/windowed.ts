@@ -1,7 +1,7 @@
 // Draws only the rows that are seen, and eight more on each side.
 
 import type { RefObject } from "preact";
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export const OVERSCAN = 8;
 
@@ -17,9 +17,16 @@ export function rowsSeen(scrollTop: number, height: number, row: number, total: 
   return { from: Math.min(from, to), to };
 }
 
-/** A token that is a length, in px. */
+const lengths = new Map<string, number>();
+
+/** A token that is a length, in px. It is read once: reading it makes the browser find the styles of the page. */
 export function pixels(token: string): number {
-  return Number.parseFloat(getComputedStyle(document.documentElement).getPropertyValue(token)) || 32;
+  let found = lengths.get(token);
+  if (found === undefined) {
+    found = Number.parseFloat(getComputedStyle(document.documentElement).getPropertyValue(token)) || 32;
+    lengths.set(token, found);
+  }
+  return found;
 }
 
 /** The width of an element in px, also after it has changed; 0 before the element is there. */
@@ -36,37 +43,62 @@ export function useWidth(of: RefObject<HTMLElement | null>): number {
   return width;
 }
 
-/** The window of a scroller. `onScroll` gets the position and the room below. */
+type OnScroll = (top: number, below: number) => void;
+
+/** The window of a scroller, which begins at `start`. `onScroll` gets the position and the room below.
+ *
+ * Where the scroller is and how high is read after the browser has laid the page out: rows that come make no layout of
+ * their own. */
 export function useWindow(
   scroller: RefObject<HTMLElement | null>,
   row: number,
   total: number,
-  onScroll?: (top: number, below: number) => void,
+  onScroll?: OnScroll,
+  start = 0,
 ): Window {
-  const [seen, setSeen] = useState<Window>({ from: 0, to: Math.min(total, 40) });
+  const [, draw] = useState({});
+  const place = useRef({ top: start, height: globalThis.innerHeight ?? 0, known: false });
+  const { top, height } = place.current;
+  const seen = rowsSeen(Math.max(0, Math.min(top, total * row - height)), height, row, total);
+  const latest = useRef({ row, total, seen, onScroll });
+  latest.current = { row, total, seen, onScroll };
+  const bound = useRef<{ element: HTMLElement | null; end: () => void }>({ element: null, end: () => {} });
   useLayoutEffect(() => {
     const element = scroller.current;
-    if (!element) return undefined;
+    if (bound.current.element === element) return;
+    bound.current.end();
     let frame = 0;
-    const update = () => {
+    const look = () => {
       frame = 0;
+      if (!element) return;
       const { scrollTop, clientHeight } = element;
-      const next = rowsSeen(scrollTop, clientHeight, row, total);
-      setSeen((last) => (last.from === next.from && last.to === next.to ? last : next));
-      onScroll?.(scrollTop, total * row - scrollTop - clientHeight);
+      place.current = { top: scrollTop, height: clientHeight, known: true };
+      const now = latest.current;
+      const next = rowsSeen(scrollTop, clientHeight, now.row, now.total);
+      if (now.seen.from !== next.from || now.seen.to !== next.to) draw({});
+      now.onScroll?.(scrollTop, now.total * now.row - scrollTop - clientHeight);
     };
     const later = () => {
-      if (!frame) frame = requestAnimationFrame(update);
+      if (!frame) frame = requestAnimationFrame(look);
     };
-    update();
-    element.addEventListener("scroll", later, { passive: true });
-    const observer = new ResizeObserver(later);
-    observer.observe(element);
-    return () => {
-      cancelAnimationFrame(frame);
-      element.removeEventListener("scroll", later);
-      observer.disconnect();
+    // It is called before the first frame in which the scroller is seen.
+    const observer = new ResizeObserver(look);
+    if (element) {
+      element.addEventListener("scroll", later, { passive: true });
+      observer.observe(element);
+    } else place.current = { ...place.current, known: false };
+    bound.current = {
+      element,
+      end: () => {
+        cancelAnimationFrame(frame);
+        element?.removeEventListener("scroll", later);
+        observer.disconnect();
+      },
     };
+  });
+  useLayoutEffect(() => {
+    if (place.current.known) onScroll?.(place.current.top, total * row - place.current.top - place.current.height);
   }, [row, total, onScroll]);
-  return { from: Math.min(seen.from, total), to: Math.min(seen.to, total) };
+  useLayoutEffect(() => () => bound.current.end(), []);
+  return seen;
 }

@@ -3,12 +3,13 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { loggedOut } from "../api.ts";
-import { useArriving } from "../arriving.ts";
+import { arriving, useArriving } from "../arriving.ts";
 import { forgetData } from "../data.ts";
 import { nextTimeMode, timeMode } from "../format.ts";
 import { type Binding, useKeys } from "../keys.ts";
 import { forgetLists } from "../lists.ts";
 import { Questions } from "../parts/dialog.tsx";
+import { loadChunks } from "../parts/later.tsx";
 import { PasswordAgain } from "../parts/password_again.tsx";
 import { Palette, palette } from "../parts/palette.tsx";
 import { copy, Empty, Fault, More, PageHead } from "../parts/small.tsx";
@@ -48,7 +49,7 @@ export function Shell() {
     document.documentElement.dataset["times"] = timeMode.value;
   }, [timeMode.value]);
   useEverywhere();
-  const arriving = useArriving(path.value);
+  useArriving(path.value, loadChunks);
   if (found?.route.bare) return <found.route.page key={path.value} {...found.params} />;
   return (
     <>
@@ -58,7 +59,7 @@ export function Shell() {
       <TopBar />
       <div class="frame">
         <Sidebar current={found?.route.nav} />
-        <main id="page" tabIndex={-1} class={arriving ? "arriving" : undefined}>
+        <main id="page" tabIndex={-1} class={arriving}>
           <Banners />
           <Boundary key={path.value}>
             {found ? <found.route.page {...found.params} /> : <NotFound />}
