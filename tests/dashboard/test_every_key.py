@@ -1,0 +1,238 @@
+"""Every key that the list behind `?` shows on the pages that are looked at: it is pressed, and the page changes as the
+list says. A new key without a line here fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.support.dashboard import Screen, dashboard_server, seed
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+# What a key changes: a script that looks at it.
+ADDRESS = "location.pathname + location.search"
+ROW = "document.querySelector('.table-row.active').getAttribute('aria-rowindex')"
+LINE = "document.querySelector('.outline-row[aria-selected=true]').id"
+BOX = "document.querySelector('.tree-graph').getAttribute('aria-activedescendant')"
+SPAN = "document.querySelector('.trace-row[aria-selected=true]')?.id"
+SELECTED = "document.querySelector('.selection-bar')?.innerText ?? ''"
+DIALOG = "document.querySelector('dialog[open]')?.innerText ?? ''"
+FIELD = "document.activeElement.tagName"
+TIMES = "document.querySelector('time').innerText"
+WRAP = "document.querySelector('.log').className"
+ZOOM = "document.querySelector('.trace-axis').innerText"
+CRITICAL = "document.querySelector('.trace-tools button').getAttribute('aria-pressed')"
+SCALE = "document.querySelector('.graph-sizer').style.transform"
+LIVE = "document.querySelector('.live').getAttribute('aria-pressed')"
+TOASTS = "document.querySelector('.toasts').innerText"
+COPIED = "navigator.clipboard.readText()"
+EXPANDED = "document.querySelector('.outline-row[aria-selected=true]').getAttribute('aria-expanded')"
+
+
+class Press(NamedTuple):
+    """A key, its label in the list, and what it changes. ``then`` are keys that bring the page back."""
+
+    label: str
+    key: str
+    changes: str
+    then: tuple[str, ...] = ()
+
+
+IN_LIST = [
+    Press("Next row", "j", ROW), Press("Previous row", "k", ROW),
+    Press("Next row", "ArrowDown", ROW), Press("Previous row", "ArrowUp", ROW),
+    Press("Last row that is loaded", "End", ROW), Press("First row", "Home", ROW),
+    Press("A page down", "PageDown", ROW), Press("A page up", "PageUp", ROW),
+]  # fmt: skip
+EVERYWHERE = [
+    Press("Palette", "Control+k", DIALOG, ("Escape",)), Press("Actions", ".", DIALOG, ("Escape",)),
+    Press("This list", "?", DIALOG, ("Escape",)),
+    Press("Times: relative, local, UTC", "t", TIMES, ("t", "t")),
+    Press("Live updates on or off", "l", LIVE, ("l",)),
+    Press("Copy the link", "y", COPIED),
+]  # fmt: skip
+TABS = [
+    Press("Log", "2", ADDRESS), Press("I/O", "3", ADDRESS), Press("Why", "4", ADDRESS),
+    Press("Models", "5", ADDRESS), Press("Trace", "1", ADDRESS),
+]  # fmt: skip
+# By the address at which they are pressed, in this order.
+KEYS: dict[str, list[Press]] = {
+    "/executions": [
+        *IN_LIST,
+        *EVERYWHERE,
+        Press("Go to the filter", "/", FIELD, ("Escape",)),
+        Press("Select the row", "x", SELECTED),
+        Press("Select a range downwards", "J", SELECTED),
+        Press("Select a range downwards", "Shift+ArrowDown", SELECTED),
+        Press("Select all of this filter", "*", SELECTED),
+        Press("Retry what is selected", "r", DIALOG, ("Escape",)),
+        Press("Replay what is selected", "R", DIALOG, ("Escape",)),
+        # None of them is open any more, and a note says so.
+        Press("Cancel what is selected", "c", TOASTS),
+        Press("Clear the selection", "Escape", SELECTED),
+        Press("Failed only", "f", ADDRESS),
+        Press("Remove all filters", "F", ADDRESS),
+        Press("Open the row beside the list", "o", ADDRESS),
+        Press("Close the part beside", "Escape", ADDRESS),
+        Press("Open the row", "Enter", ADDRESS),
+        Press("Next of the list", "]", ADDRESS),
+        Press("Previous of the list", "[", ADDRESS),
+        Press("Up", "Escape", ADDRESS),
+    ],
+    "/trees/{order 5}?view=time": [
+        Press("Next row", "j", SPAN), Press("Previous row", "k", SPAN),
+        Press("Last row", "End", SPAN), Press("First row", "Home", SPAN),
+        Press("Zoom in", "+", ZOOM), Press("Zoom in", "=", ZOOM), Press("Zoom out", "-", ZOOM),
+        Press("Show all of the time", "0", ZOOM),
+        Press("Critical path", "x", CRITICAL),
+    ],
+    "/executions/{succeeded}": [
+        *TABS,
+        Press("Why", "w", ADDRESS),
+        Press("Copy the id", "Y", COPIED),
+        Press("Replay", "R", ADDRESS),
+    ],
+    "/executions/{succeeded}?tab=io": [Press("Tree", "T", ADDRESS)],
+    "/executions/{succeeded}?tab=why": [Press("Edit the input and run", "e", ADDRESS)],
+    "/executions/{succeeded}?tab=log": [Press("Wrap lines", "w", WRAP)],
+    "/trees/{order 5}": [
+        Press("Last line", "End", LINE), Press("First line", "Home", LINE),
+        Press("Next line", "j", LINE), Press("Previous line", "k", LINE),
+        Press("Fold", "ArrowLeft", EXPANDED), Press("Unfold", "ArrowRight", EXPANDED),
+        Press("Only the ways to failures", "f", ADDRESS, ("f",)),
+        Press("Outline, time, graph", "v", ADDRESS),
+    ],
+    "/trees/{order 5}?view=graph": [
+        Press("Last box", "End", BOX), Press("First box", "Home", BOX),
+        Press("Next box", "j", BOX), Press("Previous box", "k", BOX),
+        Press("What it led to first", "ArrowRight", BOX), Press("What led to it", "ArrowLeft", BOX),
+        Press("Open the box's page", "Enter", ADDRESS),
+    ],
+    "/trees/{order 5}?at={order 5}": [Press("Open the line's page", "Enter", ADDRESS)],
+    "/events": [
+        Press("Undecided only", "f", ADDRESS), Press("Remove all filters", "F", ADDRESS),
+        Press("Emit an event", "n", DIALOG, ("Escape",)),
+        Press("Open the row beside the list", "o", ADDRESS), Press("Close the part beside", "Escape", ADDRESS),
+    ],
+    "/events/{order 5}": [
+        Press("Emit an edited copy", "e", DIALOG, ("Escape",)),
+        Press("New trigger from this event", "n", ADDRESS),
+    ],
+    "/events/{order 6}": [Press("Tree", "T", ADDRESS)],
+    "/map": [
+        Press("Larger", "+", SCALE), Press("Larger", "=", SCALE), Press("Smaller", "-", SCALE),
+        Press("Fit to the width", "0", SCALE),
+    ],
+    "/triggers/big-orders": [
+        Press("Dry run", "d", TOASTS), Press("Pause", "p", DIALOG, ("Escape",)),
+        Press("Firings", "2", ADDRESS), Press("Flow", "3", ADDRESS), Press("Versions", "4", ADDRESS),
+        Press("Rule", "1", ADDRESS),
+    ],
+    "/triggers": [Press("New trigger", "n", ADDRESS)],
+    "/functions": [Press("New function", "n", ADDRESS)],
+}  # fmt: skip
+PAGES = {
+    "o": "/", "x": "/executions", "e": "/events", "f": "/functions", "t": "/triggers", "m": "/map",
+    "s": "/schedules", "w": "/watches", "h": "/webhooks", "q": "/queues", "r": "/runs", "n": "/agents",
+    "l": "/models", "c": "/calls", "d": "/spend", "u": "/suppressions", "a": "/approvals", "i": "/health",
+}  # fmt: skip
+
+
+# Their labels, and the keys: they do something once a text was changed.
+IN_EDITORS = {"Save": "Control+s", "Show the difference": "Control+Shift+d"}
+
+
+class World(NamedTuple):
+    """A screen of the owner over a small world, and the ids of that."""
+
+    screen: Screen
+    ids: dict[str, str]
+
+    def open(self, path: str) -> Screen:
+        """A page of the world, when it is there."""
+        screen = self.screen.go(path.format(**self.ids)).ready()
+        screen.page.wait_for_selector(
+            "main :is(.table-row, .card, [role=tree], .graph-sizer, .log, [role=tablist], .tabs)"
+        )
+        return screen
+
+
+@pytest.fixture(scope="module")
+def world(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with dashboard_server(tmp_path_factory.mktemp("keys")) as deployment:
+        ids = seed(deployment.functory)
+        context = deployment.context(chromium_server, permissions=["clipboard-read", "clipboard-write"])
+        screen = deployment.log_in(context)
+        yield World(screen, ids)
+        context.close()
+
+
+def _value(screen: Screen, script: str) -> Any:
+    return screen.page.evaluate(f"async () => await ({script})")
+
+
+def _press(screen: Screen, one: Press) -> None:
+    before = _value(screen, one.changes)
+    screen.press(one.key)
+    wait_for(
+        lambda: _value(screen, one.changes) != before,
+        seconds=5,
+        what=f"{screen.page.url}: {one.key} ({one.label}) changes {before!r}",
+    )
+    screen.press(*one.then)
+    if "Escape" in one.then:
+        screen.page.wait_for_selector("dialog[open]", state="detached")
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_key_does_what_the_list_says(path: str, world: World) -> None:
+    screen = world.open(path)
+    for one in KEYS[path]:
+        _press(screen, one)
+
+
+def test_each_page_has_its_key(world: World) -> None:
+    screen = world.open("/executions")
+    for letter, path in PAGES.items():
+        screen.press("g", letter)
+        screen.page.wait_for_url(f"**{path}" if path != "/" else f"{screen.url}/")
+
+
+def test_the_list_of_keys_has_no_key_that_is_not_pressed_here(world: World) -> None:
+    pressed = {one.label for keys in KEYS.values() for one in keys}
+    listed: set[str] = set()
+    for path in KEYS:
+        screen = world.open(path)
+        screen.press("?")
+        screen.page.wait_for_selector("dialog[open] .help")
+        script = """[...document.querySelectorAll('.help section')]
+            .filter((one) => one.querySelector('h3').innerText !== 'Pages')
+            .flatMap((one) => [...one.querySelectorAll('dt')].map((label) => label.innerText))"""
+        listed |= set(screen.page.evaluate(script))
+        screen.press("Escape")
+    assert listed - pressed == set(IN_EDITORS)
+
+
+@pytest.mark.parametrize("key", IN_EDITORS.values(), ids=str)
+def test_a_key_of_an_editor_shows_what_would_be_saved(key: str, world: World) -> None:
+    screen = world.open("/functions/parse_invoice")
+    screen.page.locator(".cm-content").first.click()
+    screen.page.keyboard.type("# ")
+    screen.page.get_by_role("button", name="Discard changes").wait_for()
+    _press(screen, Press("", key, DIALOG, ("Escape",)))
+    # The page asks before a change is left.
+    screen.page.get_by_role("button", name="Discard changes").click()
+
+
+def test_a_letter_does_nothing_in_a_field(world: World) -> None:
+    screen = world.open("/executions")
+    screen.press("/")
+    before = _value(screen, ROW)
+    screen.page.keyboard.type("jx*")
+    assert (_value(screen, ROW), _value(screen, SELECTED)) == (before, "")
