@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 # What a key changes: a script that looks at it.
 ADDRESS = "location.pathname + location.search"
-ROW = "document.querySelector('.table-row.active').getAttribute('aria-rowindex')"
+ROW = "document.querySelector('.table-row.active')?.getAttribute('aria-rowindex')"
 LINE = "document.querySelector('.outline-row[aria-selected=true]').id"
 BOX = "document.querySelector('.tree-graph').getAttribute('aria-activedescendant')"
-SPAN = "document.querySelector('.trace-row[aria-selected=true]')?.id"
+SPAN = "document.querySelector('.trace-row[aria-selected=true]')?.id ?? ''"
 SELECTED = "document.querySelector('.selection-bar')?.innerText ?? ''"
 DIALOG = "document.querySelector('dialog[open]')?.innerText ?? ''"
 FIELD = "document.activeElement.tagName"
@@ -145,7 +145,7 @@ PAGES = {
 
 
 # Their labels, and the keys: they do something once a text was changed.
-IN_EDITORS = {"Save": "Control+s", "Show the difference": "Control+Shift+d"}
+IN_EDITORS = {"Save": "Control+s", "Show the difference": "Control+Shift+D"}
 
 
 class World(NamedTuple):
@@ -158,7 +158,7 @@ class World(NamedTuple):
         """A page of the world, when it is there."""
         screen = self.screen.go(path.format(**self.ids)).ready()
         screen.page.wait_for_selector(
-            "main :is(.table-row, .card, [role=tree], .graph-sizer, .log, [role=tablist], .tabs)"
+            "main :is(.table-row.active, .card, [role=tree], .graph-sizer, .log, [role=tablist], .tabs)"
         )
         return screen
 
@@ -174,7 +174,13 @@ def world(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _value(screen: Screen, script: str) -> Any:
-    return screen.page.evaluate(f"async () => await ({script})")
+    """What the script sees. A list that jumps shows no active row until it has drawn its new lines."""
+
+    def seen() -> tuple[Any] | None:
+        found = screen.page.evaluate(f"async () => await ({script})")
+        return None if found is None else (found,)
+
+    return wait_for(seen, what=script)[0]
 
 
 def _press(screen: Screen, one: Press) -> None:

@@ -221,21 +221,33 @@ class Secrets:
 
     def open_all(self, names: Collection[str]) -> dict[str, SecretStr | FunctoryError]:
         """Open several secrets at once. A secret that cannot be opened gives its error instead of a value."""
-        with self._database.read() as tx:
-            rows = {
-                row["name"]: row
-                for row in tx.rows(sa.select(secret).where(secret.c.name.in_(sorted(set(names)))))
-            }
+        rows = self._rows(names)
         found: dict[str, SecretStr | FunctoryError] = {}
         for name in names:
             try:
-                found[name] = self._unseal(name, rows.get(name))
+                found[name] = self._open_row(name, rows.get(name))
                 result = "ok"
             except FunctoryError as error:
                 found[name] = error
                 result = "missing" if isinstance(error, NotFound) else "decrypt_error"
             metrics.secret_reads.labels(result).inc()
         return found
+
+    def _rows(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        with self._database.read() as tx:
+            rows = tx.rows(sa.select(secret).where(secret.c.name.in_(sorted(set(names)))))
+        return {row["name"]: row for row in rows}
+
+    def _open_row(self, name: str, row: Mapping[str, Any] | None) -> SecretStr:
+        """Open a row. Its key may be gone since it was read: then it was sealed with a newer one before that, and is
+        read again."""
+        while True:
+            try:
+                return self._unseal(name, row)
+            except Invalid:
+                known, row = row, self._rows([name]).get(name)
+                if known is not None and row is not None and bytes(row["sealed"]) == bytes(known["sealed"]):
+                    raise
 
     def _unseal(self, name: str, row: Mapping[str, Any] | None) -> SecretStr:
         from cryptography.exceptions import InvalidTag

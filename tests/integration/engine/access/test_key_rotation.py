@@ -111,6 +111,23 @@ def test_writers_during_rotations_lose_nothing(make_world):
     assert value(worlds[0].secrets, "FIRST") == "makes the key"
 
 
+def test_a_secret_opens_whose_key_went_after_its_row_was_read(world, monkeypatch):
+    world.secrets.set("API_KEY", "hunter2")
+    operator = Secrets(world.database, world.settings)
+    running = Secrets(world.database, world.settings)
+    load = running.ring.load
+
+    def load_after_a_rotation():
+        monkeypatch.undo()
+        operator.add_key()
+        operator.reseal()
+        operator.retire_keys(force=True)
+        return load()
+
+    monkeypatch.setattr(running.ring, "load", load_after_a_rotation)
+    assert value(running) == "hunter2"
+
+
 def test_keys_of_the_environment_are_changed_by_the_operator(world):
     old, new = os.urandom(32), os.urandom(32)
     given(world, old).set("API_KEY", "hunter2")
