@@ -21,6 +21,16 @@ from functory.engine.serialization import json_codec
 
 _origin: ContextVar[str | None] = ContextVar("audit_origin", default=None)
 
+# These entries go when what they name is pruned: programs start and send at any rate
+# (:mod:`functory.engine.maintenance.audit_deletion`). All others stay.
+PRUNED_ACTIONS = (
+    "event.emit",
+    "execution.cancel",
+    "execution.cancel_tree",
+    "execution.replay",
+    "execution.start",
+)
+
 # A refused attempt names what was tried, which a stranger chose.
 MAX_REFUSED_CHARACTERS = 200
 

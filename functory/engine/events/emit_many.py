@@ -79,22 +79,26 @@ def write(
 
     An event whose ``dedup_key`` was used before is not written; its id is that of the first one. With a ``cause`` they
     belong to that execution's tree, and are refused for a zombie. With an ``author`` the audit log gets one entry for
-    all of them.
+    all that are written.
     """
 
     audited = audit.from_here(author, "event.emit")
-    types = list(dict.fromkeys(one.type for one in events))
 
     def work(tx: Tx) -> list[str]:
-        ids = write_in(tx, events, source=source, cause=cause)
-        audited(tx, ids[0], {"types": types[:LISTED_TYPES], "count": len(ids)})
+        rows, ids = append(tx, events, source=source, cause=cause)
+        new = {row["id"]: row["type"] for row, id_ in zip(rows, ids, strict=True) if row["id"] == id_}
+        if new:
+            types = list(dict.fromkeys(new.values()))[:LISTED_TYPES]
+            audited(tx, next(iter(new)), {"types": types, "count": len(new)})
         return ids
 
     return database.group_commit(work) if events else []
 
 
-def write_in(tx: Tx, events: Sequence[NewEvent], *, source: str, cause: Cause | None = None) -> list[str]:
-    """Write ``events`` as :func:`write` does, in the transaction of the caller."""
+def append(
+    tx: Tx, events: Sequence[NewEvent], *, source: str, cause: Cause | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Append what is new. Returns the row and the id of each event: those of a used ``dedup_key`` differ."""
     causation.check_fence(tx, cause)
     rows = [
         event_store.record(
@@ -114,7 +118,7 @@ def write_in(tx: Tx, events: Sequence[NewEvent], *, source: str, cause: Cause | 
     known = sorted(first.keys() - ids.keys())
     if known:
         ids |= tx.pairs(sa.select(event.c.dedup_key, event.c.id).where(event.c.dedup_key.in_(known)))
-    return [str(ids.get(row["dedup_key"], row["id"])) for row in rows]
+    return rows, [str(ids.get(row["dedup_key"], row["id"])) for row in rows]
 
 
 def _check(given: Any, max_bytes: int) -> NewEvent:

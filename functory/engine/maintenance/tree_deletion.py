@@ -40,7 +40,13 @@ from functory.engine.database.schema import (
     suppression,
 )
 from functory.engine.executions import bad_ends
-from functory.engine.maintenance import call_deletion, job_deletion, prune_exemptions, run_deletion
+from functory.engine.maintenance import (
+    audit_deletion,
+    call_deletion,
+    job_deletion,
+    prune_exemptions,
+    run_deletion,
+)
 
 # Trees that are read at once; most are small.
 PAGE = 200
@@ -83,6 +89,7 @@ def prune(database: Database, limits: RetentionLimits) -> Iterator[Counter[str]]
         yield from _drop_empty_partitions(database, now - limits.trees)
         yield from call_deletion.prune_asked(database, now - limits.trees)
         yield from job_deletion.prune(database, now - limits.trees)
+        yield from audit_deletion.prune(database, now - limits.trees)
     if limits.archive is not None:
         yield from call_deletion.empty_archive(database, now - limits.archive)
         yield from call_deletion.prune_days(database)
@@ -120,6 +127,7 @@ def preview(database: Database, limits: RetentionLimits) -> tuple[Counter[str], 
         with database.read() as tx:
             going.update(call_deletion.counted_asked(tx, cutoff))
             going.update(job_deletion.counted(tx, cutoff))
+            going.update(audit_deletion.counted(tx, cutoff))
     return +going, kept
 
 

@@ -109,6 +109,9 @@ def test_who_starts_sends_and_cancels_from_outside_is_in_it(world: World) -> Non
         world.executions.start("work", {}, author="ada", idempotency_key="k")
         again = world.events.emit("order.paid", {}, author="bob", dedup_key="k")
         world.events.emit("order.paid", {}, author="bob", dedup_key="k")
+        world.events.emit_many([{"type": "order.paid", "dedup_key": "k"}], author="bob")
+        both = [{"type": "order.paid", "dedup_key": "k"}, {"type": "order.sent", "dedup_key": "new"}]
+        new = world.events.emit_many(both, author="bob")[1]
     rows = entries(world)[before:]
     assert [(row["author"], row["action"], row["subject"], row["data"]) for row in rows] == [
         ("ada", "execution.start", one, {"function": "work"}),
@@ -118,5 +121,6 @@ def test_who_starts_sends_and_cancels_from_outside_is_in_it(world: World) -> Non
         ("ada", "execution.cancel", one, {}),
         ("ada", "execution.start", first, {"function": "work"}),
         ("bob", "event.emit", again, {"type": "order.paid"}),
+        ("bob", "event.emit", new, {"types": ["order.sent"], "count": 1}),
     ]
     assert {row["origin"] for row in rows} == {"a test"}

@@ -95,7 +95,7 @@ def test_many_rows_cost_one_statement_for_events_and_one_for_the_routing_queue(w
 
     checked = emit_many.check_all([{"type": "a"}] * 500, MAX_BYTES)
     with world.database.write() as tx, world.statements() as statements:
-        emit_many.write_in(tx, checked, source="/functory/api")
+        emit_many.append(tx, checked, source="/functory/api", cause=None)
         assert statements == ["COPY event", "COPY routing_queue"]
         assert copied() == {"event": 500, "routing_queue": 500}
 

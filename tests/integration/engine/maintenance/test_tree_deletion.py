@@ -14,7 +14,7 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.errors import NotFound
 from functory.engine.executions.batches import Batches, BatchRequest
 from functory.engine.executions.listing import ExecutionFilter
-from functory.engine.maintenance import job_deletion, tree_deletion
+from functory.engine.maintenance import audit_deletion, job_deletion, tree_deletion
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.tree_deletion import RetentionLimits
 from functory.engine.triggers.backtest_jobs import BacktestJobs
@@ -211,6 +211,39 @@ def test_batches_and_backtests_go_when_they_ended_long_ago_and_open_ones_stay(
     for missing in (lambda: batches.get(old[0][0]), lambda: backtests.get(old[0][1])):
         with pytest.raises(NotFound, match="pruned"):
             missing()
+    assert prune(aging) == Counter()
+
+
+def test_audit_entries_of_starts_and_events_go_with_what_they_name_and_others_stay(
+    aging: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(audit_deletion, "CHUNK", 2)
+
+    def act() -> list[str]:
+        started = aging.executions.start("work", {}, author="ada")["id"]
+        cancelled = aging.executions.start("work", {}, delay=9.0, author="ada")["id"]
+        aging.executions.cancel(cancelled, author="ada")
+        sent = aging.events.emit("order", {}, author="ada")
+        aging.run_all()
+        replayed = aging.executions.replay(started, author="ada")["id"]
+        aging.run_all()
+        publish(aging)
+        return [started, cancelled, cancelled, sent, replayed]
+
+    def subjects() -> list[str]:
+        return [row["subject"] for row in aging.rows(schema.audit) if row["author"] == "ada"]
+
+    old = act()
+    aging.functions.disable("work", author="ada")
+    aging.functions.enable("work", author="ada")
+    waiting = aging.executions.start("work", {}, delay=90 * DAY, author="ada")["id"]
+    aging.advance(31 * DAY)
+    young = act()
+    assert subjects() == [*old, "work", "work", waiting, *young]
+    going, _ = tree_deletion.preview(aging.database, MONTH)
+    gone = prune(aging)
+    assert (going["audit"], gone["audit"]) == (len(old), len(old))
+    assert subjects() == ["work", "work", waiting, *young]
     assert prune(aging) == Counter()
 
 
