@@ -18,6 +18,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.id_lists import one_of
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
+from functory.engine.triggers import listing
 from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import LEASE, World, embedded, lines, on_postgresql
@@ -77,6 +78,54 @@ def test_claims_and_results_read_no_table_as_a_whole(make_world: Callable[..., W
         run()
     assert whole_reads() == before
     assert len(world.rows(schema.attempt)) == 9 * together
+    database.close()
+
+
+# Firings of these triggers by turns, and of no other, in the order of their events.
+FIRED = sa.text(
+    "INSERT INTO firing (trigger_id, event_id, trigger_version, decision, joint, root_id, time)"
+    " SELECT CAST(busy.id AS uuid), event.id, 1, 'fired', false, event.id, now()"
+    " FROM unnest(CAST(:ids AS text[])) WITH ORDINALITY AS busy(id, turn)"
+    " CROSS JOIN generate_series(0, 19999, 5) AS round"
+    " CROSS JOIN LATERAL (SELECT CAST(lpad(to_hex(round + turn), 32, '0') AS uuid) AS id) AS event"
+    " ORDER BY event.id"
+)
+
+
+@on_postgresql
+def test_a_trigger_that_never_fired_is_shown_without_reading_the_firings_of_others(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world()
+    world.function()
+    ids = {
+        name: world.trigger(name, "work", {"type": ["a"]})["id"]
+        for name in ("busy1", "busy2", "busy3", "busy4", "busy5", "idle1", "idle2", "idle3")
+    }
+    with world.database.write() as tx:
+        tx.execute(FIRED, {"ids": [id_ for name, id_ in ids.items() if name.startswith("busy")]})
+    with sa.create_engine(world.url, isolation_level="AUTOCOMMIT").connect() as connection:
+        connection.execute(sa.text("VACUUM (ANALYZE) firing"))
+
+    def entries_read() -> int:
+        # The reader's own counts: another session may not have sent its to the server yet.
+        with database.read() as tx:
+            tx.execute(sa.text("SELECT pg_stat_force_next_flush()"))
+        with database.read() as tx:
+            read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'firing'"
+            return tx.scalar(sa.text(read))
+
+    database = Database(world.url, pool_size=1)
+    before = entries_read()
+    # More often than PostgreSQL plans a statement for the values that it is given.
+    for _ in range(20):
+        rows = listing.list_triggers(database)
+        assert {row["name"] for row in rows if row["last_at"] is None} == {"idle1", "idle2", "idle3"}
+        for name in ("idle1", "busy1"):
+            page = listing.list_firings(database, ids[name], limit=5)
+            assert len(page.rows) == (5 if name == "busy1" else 0)
+    # A row for each trigger of the list and for each row of a page, not the 20,000.
+    assert entries_read() - before < 20 * 50
     database.close()
 
 
