@@ -317,7 +317,9 @@ def _store_copy(tx: Tx, plan: _Plan, author: str) -> None:
         if version["number"] == row["active"]:
             _append_saved(tx, "function.created", copy | {"name": new, "modules": modules}, None, author)
     tx.insert(version_mark, [mark | of for mark in marks.values()])
-    past = tx.rows(sa.select(activation).where(activation.c.function_id == row["id"]))
+    # In the order of their ids, which the copies' new ones keep.
+    mine = sa.select(activation).where(activation.c.function_id == row["id"])
+    past = tx.rows(mine.order_by(activation.c.id))
     tx.insert(activation, [one | of | {"id": tx.new_id(), "function": new} for one in past])
     noted = tx.rows(sa.select(annotation).where(annotation.c.function == row["name"]))
     tx.insert(annotation, [one | {"function": new} for one in noted])
