@@ -164,7 +164,7 @@ def _ingest_batch(
         return problem(
             400,
             title="the batch was not taken",
-            detail=f"{len(faults)} of its {len(given)} events are wrong; none was taken",
+            detail=f"{len(faults)} of its {len(given)} events cannot be taken; none was",
             errors=faults[:MAX_LISTED_ERRORS],
         )
     answers = inbox.ingest(taken, [lineage_of(one) for one in taken]) if taken else []

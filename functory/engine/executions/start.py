@@ -218,6 +218,6 @@ def take_budget(tx: Tx, parent: Cause, function: str, settings: Settings) -> Non
         root_budget.give_back(tx, {parent.root_id: 1})
         raise Refused(
             f"the call of {function} was stopped: budget",
-            f"root {parent.root_id} has caused {used} executions; limit {maximum}",
+            f"root {parent.root_id} has caused {used} of at most {maximum} executions",
             f"functory execution tree {parent.execution_id}",
         )

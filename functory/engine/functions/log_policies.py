@@ -78,7 +78,7 @@ class LogPolicy:
         if len(chosen) == len(lines):
             return chosen
         last = lines[-1]
-        text = f"{len(lines):,} lines, {len(chosen):,} of them kept: the log policy is {self}"
+        text = f"{len(chosen):,} of {len(lines):,} log lines kept: the log policy is {self}"
         return [*chosen, last | {"stream": "log", "level": "info", "text": text, "seq": last["seq"] + 1}]
 
 

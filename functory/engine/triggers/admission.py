@@ -234,7 +234,7 @@ class RootBudgets:
         spent += self._taken[root] + (self._imagined[trigger["id"], root] if item.fire.in_shadow else 0)
         limit = min(maximum, item.fire.budget or maximum)
         if spent >= limit:
-            detail = f"root {root} may cause {limit} executions"
+            detail = f"root {root} has caused {limit} of at most {limit} executions"
             return Suppress(trigger, "budget", limit, spent + 1, detail)
         return None
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
+import structlog
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
@@ -120,6 +121,18 @@ def test_over_tls_the_cookie_is_bound_to_the_host(tmp_path: Path) -> None:
         # Without TLS, from another machine: the password would be readable on the way.
         plain = Page(functory, "http://192.0.2.8:7400").post("/login", {"name": "ada", "password": GOOD})
         assert plain.status_code == 403 and "TLS" in plain.json()["title"]
+
+
+def test_a_proxy_that_is_not_believed_is_logged_once(functory: Functory, ada: Any) -> None:
+    page = Page(functory)
+    named = {"name": "ada", "password": GOOD}
+    with structlog.testing.capture_logs() as lines:
+        page.post("/login", named, x_forwarded_for="testclient")
+        page.post("/login", named)
+        page.post("/login", named, x_forwarded_for="203.0.113.9")
+        page.post("/login", named, x_forwarded_for="203.0.113.10")
+    warned = [line["proxy"] for line in lines if "proxy" in line]
+    assert warned == ["testclient"]
 
 
 def test_a_login_never_takes_over_the_cookie_of_the_browser(functory: Functory, ada: Any) -> None:

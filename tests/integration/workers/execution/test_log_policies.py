@@ -48,7 +48,7 @@ def run(engine: Functory, **arguments: bool) -> tuple[str, list[str]]:
 def test_a_policy_holds_from_the_next_attempt_on(engine: Functory) -> None:
     assert len(run(engine)[1]) == 202
     engine.log_policies.set("talk", "summary", author="ada")
-    assert run(engine)[1] == ["two", "202 lines, 1 of them kept: the log policy is summary"]
+    assert run(engine)[1] == ["two", "1 of 202 log lines kept: the log policy is summary"]
     # Records of functory.log come on a way of their own: this one may be among the last lines.
     found = run(engine, fail=True)[1]
     assert len(found) == 101 and set(map(str, range(101, 200))) < set(found)

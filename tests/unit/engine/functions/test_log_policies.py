@@ -29,7 +29,7 @@ def test_full_keeps_all_and_off_keeps_nothing_whatever_happens() -> None:
 
 def test_summary_keeps_warnings_and_errors_and_says_how_many_lines_there_were() -> None:
     lines = [line(1), line(2, "warning"), line(3), line(4, "error"), line(5)]
-    assert kept("summary", lines) == ["2", "4", "5 lines, 2 of them kept: the log policy is summary"]
+    assert kept("summary", lines) == ["2", "4", "2 of 5 log lines kept: the log policy is summary"]
     rows = LogPolicy.parse("summary").kept(ID, lines, failed=False)
     # The last row comes behind all lines, those that are not kept among them.
     assert [row["seq"] for row in rows] == [2, 4, 6]
@@ -42,7 +42,7 @@ def test_summary_keeps_the_last_lines_of_a_failure() -> None:
     lines = [line(number) for number in range(1, 151)]
     found = kept("summary", lines, failed=True)
     assert found[:-1] == [str(number) for number in range(51, 151)]
-    assert found[-1] == "150 lines, 100 of them kept: the log policy is summary"
+    assert found[-1] == "100 of 150 log lines kept: the log policy is summary"
     assert kept("summary", lines[:LINES_OF_A_FAILURE], failed=True) == [row["text"] for row in lines[:100]]
     floods = [line(number, "warning") for number in range(1, 301)]
     assert len(kept("summary", floods)) == MOST_WARNINGS + 1
