@@ -50,6 +50,7 @@ SERVICES: Mapping[str, Service] = {
     "pgbouncer": Service(
         title="pgbouncer", package="pgbouncer", programs=("pgbouncer",), folders=("/usr/sbin",)
     ),
+    "nginx": Service(title="nginx", package="nginx-light", programs=("nginx",), folders=("/usr/sbin",)),
     "prometheus": Service(
         title="Prometheus", package="prometheus", programs=("prometheus", "promtool"), folders=()
     ),

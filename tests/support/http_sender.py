@@ -41,7 +41,7 @@ def serving(
     **settings: Any,
 ) -> Iterator[tuple[Functory, str]]:
     """An engine that is not started, with a webhook ``github``, behind a server on a free port."""
-    with Functory(Settings(home=folder / "home", max_event_bytes=LIMIT, **settings)) as functory:
+    with Functory(Settings(home=folder / "home", **({"max_event_bytes": LIMIT} | settings))) as functory:
         functory.secrets.set("HOOK", KEY)
         functory.sources.save("webhook", "github", {"auth": {"type": "github", "secret": "HOOK"}})
         if body_seconds is None:

@@ -134,3 +134,9 @@ def still_valid(functory: Functory, caller: Caller) -> bool:
 def address_of(request: Request) -> str:
     """The address of the client."""
     return request.client.host if request.client is not None else "unknown"
+
+
+def names_another_client(request: Request) -> bool:
+    """True when a proxy names a client, and the server does not believe it: ``FORWARDED_ALLOW_IPS`` lacks the proxy."""
+    named = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    return any(map(str.strip, named)) and not any(address_of(request) in one for one in named)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from functory.api.access import cookies, csrf
-from functory.api.access.authentication import address_of
+from functory.api.access.authentication import address_of, names_another_client
 from functory.api.access.rights import anyone
 from functory.api.engine import Engine
 from functory.api.installation import installation
@@ -17,6 +18,8 @@ from functory.api.problem_details import Forbidden
 from functory.engine.database import audit
 from functory.rows.access import LoginWays
 from functory.rows.base import Body
+
+log = structlog.get_logger("functory.api")
 
 Text = Annotated[str, Field(max_length=1000)]
 
@@ -41,6 +44,7 @@ class LoginRequest(Body):
 def router(*, owner: bool) -> APIRouter:
     """The routes. With ``owner`` a link logs the owner in (``functory dev``)."""
     routes = APIRouter(tags=["login"], route_class=StrictRoute, dependencies=[anyone()])
+    warned = False
 
     @routes.get("/login", operation_id="login.ways", response_model=LoginWays)
     def ways(engine: Engine) -> dict[str, Any]:
@@ -64,7 +68,16 @@ def router(*, owner: bool) -> APIRouter:
         settings = engine.settings
         csrf.check(settings, request)
         cookies.check_transport(settings, request)
+        nonlocal warned
         address = address_of(request)
+        if not warned and names_another_client(request):
+            # Once: any client may send the header.
+            warned = True
+            log.warning(
+                "all users of a proxy share the limit of failed logins, and its address in the audit",
+                proxy=address,
+                why="FORWARDED_ALLOW_IPS does not name it",
+            )
         given: dict[str, Any] = {
             "address": address,
             "agent": request.headers.get("user-agent", ""),
