@@ -55,24 +55,35 @@ async function build() {
   });
   await write(workers);
   const worker = (source) => `/assets/${outputOf(workers, source)}`;
+  const define = {
+    STREAM_WORKER: JSON.stringify(worker("src/stream.worker.ts")),
+    LAYOUT_WORKER: JSON.stringify(worker("src/layout.worker.ts")),
+  };
   const app = await esbuild.build({
     ...COMMON,
     ...SMALLER,
     entryPoints: ["src/app.tsx"],
     format: "esm",
     splitting: true,
-    define: {
-      STREAM_WORKER: JSON.stringify(worker("src/stream.worker.ts")),
-      LAYOUT_WORKER: JSON.stringify(worker("src/layout.worker.ts")),
-    },
+    define,
   });
   await write(app);
   const style = Object.entries(app.metafile.outputs).find(([name]) => name.endsWith(".css"))?.[0];
-  const page = readFileSync("index.html", "utf8")
+  const page = (script, parts) => readFileSync("index.html", "utf8")
     .replace("APP_STYLE", `/assets/${basename(style)}`)
-    .replace("APP_SCRIPT", `/assets/${outputOf(app, "src/app.tsx")}`)
-    .replace("    APP_PARTS\n", partsOf(app, "src/app.tsx").map((name) => `    <link rel="modulepreload" href="/assets/${name}">\n`).join(""));
-  writeFileSync(`${OUT}/index.html`, page);
+    .replace("APP_SCRIPT", script)
+    .replace("    APP_PARTS\n", parts.map((name) => `    <link rel="modulepreload" href="/assets/${name}">\n`).join(""));
+  writeFileSync(`${OUT}/index.html`, page(`/assets/${outputOf(app, "src/app.tsx")}`, partsOf(app, "src/app.tsx")));
+  await esbuild.build({
+    ...COMMON,
+    entryPoints: ["src/stories/parts.tsx"],
+    entryNames: "[name]",
+    outdir: `${OUT}/dev`,
+    format: "esm",
+    define,
+    plugins: [editorOf(app)],
+  });
+  writeFileSync(`${OUT}/dev/parts.html`, page("/dev/parts.js", []));
   writeFileSync(`${OUT}/icon.svg`, readFileSync("icon.svg"));
   writeFileSync(`${OUT}/THIRD_PARTY.txt`, thirdParty([workers.metafile, app.metafile]));
   const old = `${OUT}-old`;
@@ -86,6 +97,20 @@ async function write({ outputFiles }) {
     const smaller = path.endsWith(".js") && contents.length < LARGEST && !WATCHED;
     writeFileSync(path, smaller ? (await minify(text, TERSER)).code : contents);
   }
+}
+
+// The page of the parts is a script of its own, so that it takes no byte of what others load. It loads the editor of the
+// application.
+function editorOf(app) {
+  return {
+    name: "editor",
+    setup: ({ onResolve }) =>
+      onResolve({ filter: /\/editor\/\w+\.ts$/ }, ({ kind, path }) =>
+        kind === "dynamic-import"
+          ? { path: `/assets/${outputOf(app, path.replace("..", "src"))}`, external: true }
+          : undefined,
+      ),
+  };
 }
 
 function versionOf(name) {

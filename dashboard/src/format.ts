@@ -35,6 +35,7 @@ export function duration(seconds: number | null | undefined): string {
 export function ago(time: string | null | undefined, now: number): string {
   if (!time) return "";
   const seconds = (now - Date.parse(time)) / 1000;
+  if (Number.isNaN(seconds)) return time;
   const size = Math.abs(seconds);
   if (size < 2) return "now";
   const text =

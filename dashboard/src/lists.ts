@@ -52,6 +52,8 @@ export class List<T> {
   /** True when "all of this filter" is selected. */
   readonly allSelected = signal(false);
   readonly active = signal(0);
+  /** The key of the row that is expanded. */
+  readonly expanded: Signal<string | null> = signal(null);
   readonly index: ReadonlySignal<ReadonlyMap<string, number>>;
   scrollTop = 0;
   private next: string | null = null;
@@ -63,9 +65,9 @@ export class List<T> {
     this.index = computed(() => new Map(this.rows.value.map((row, at) => [options.key(row), at])));
   }
 
-  /** True while one reads at the top: new rows may come in there without moving what is read. */
+  /** True while one reads at the top: new rows may come in there. What a row has beneath it would be moved by them. */
   get atTop(): boolean {
-    return this.scrollTop < 2 && this.active.value === 0;
+    return this.scrollTop < 2 && this.active.value === 0 && this.expanded.value === null;
   }
 
   /** True when there are more rows than a list keeps. */

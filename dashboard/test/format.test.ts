@@ -1,6 +1,11 @@
 import { equal } from "node:assert/strict";
 import { test } from "node:test";
-import { dollars } from "../src/format.ts";
+import { ago, dollars } from "../src/format.ts";
+
+test("a text that is no time is shown as it is", () => {
+  equal(ago("no time", 0), "no time");
+  equal(ago("1970-01-01T00:00:00Z", 90_000), "1 m ago");
+});
 
 test("an amount of money has as many digits as it needs to be seen", () => {
   // As functory.engine.agents.money.dollars prints them.

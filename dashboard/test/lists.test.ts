@@ -179,3 +179,10 @@ test("a number without neighbours is a dot of a spark, also when it is the only 
   assert.deepEqual(sparkPaths([3]), { lines: "", dots: "M50 2h.01" });
   assert.deepEqual(sparkPaths([null, 2, null, 1, 0]), { lines: "M75 12.5L100 23", dots: "M25 2h.01" });
 });
+
+test("new rows wait while a row is expanded, also at the top", () => {
+  const one = list([row(1)]);
+  assert.ok(one.atTop);
+  one.expanded.value = "000001";
+  assert.ok(!one.atTop);
+});

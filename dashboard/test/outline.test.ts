@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { jointsOf, layoutTree } from "../src/layout/tree.ts";
 import { forestOf, leftOut, outlineRows, waysToFailures } from "../src/outline_rows.ts";
 import { criticalPath } from "../src/parts/trace.tsx";
-import { node } from "./rows.ts";
+import { node } from "../src/stories/rows.ts";
 
 test("lines stand below their parent, and a folded one hides what is below", () => {
   const forest = forestOf([node("a", null), node("b", "a"), node("c", "b"), node("d", "a")]);

@@ -129,7 +129,7 @@ def create_app(
         app.router.routes.extend(_api_routes(owner))
         if settings.oidc_issuer is not None:
             app.include_router(_provider_login(functory))
-        dashboard.mount(app)
+        dashboard.mount(app, dev=owner)
     return app
 
 

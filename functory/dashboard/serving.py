@@ -27,11 +27,14 @@ ASK_AGAIN = "no-cache"
 # First words of the addresses of pages (dashboard/src/urls.ts).
 PAGES = frozenset(
     {
-        "", "agents", "approvals", "audit", "batches", "calls", "dev", "events", "executions", "find", "functions",
+        "", "agents", "approvals", "audit", "batches", "calls", "events", "executions", "find", "functions",
         "health", "login", "map", "me", "models", "new", "packs", "people", "queues", "runs", "schedules", "secrets",
         "spend", "suppressions", "trees", "triggers", "watches", "webhooks",
     }
 )  # fmt: skip
+
+# The parts of pages in all their states, for those who change the dashboard.
+PARTS = "/dev/parts"
 
 _NOT_BUILT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Functory</title></head><body>
@@ -53,11 +56,14 @@ class StaticFile:
     cache: str
 
 
-def mount(app: FastAPI, static: Path = STATIC) -> None:
-    """Serve the dashboard for each GET that no route of ``app`` takes. Other requests are answered as before."""
+def mount(app: FastAPI, static: Path = STATIC, *, dev: bool = False) -> None:
+    """Serve the dashboard for each GET that no route of ``app`` takes. Other requests are answered as before. Only
+    with ``dev`` it has the page of its parts.
+    """
     index = static / "index.html"
+    files = _files_as_of(static, index.stat().st_mtime_ns) if index.is_file() else {}
     app.router.routes.append(
-        Dashboard(_files_as_of(static, index.stat().st_mtime_ns) if index.is_file() else {})
+        Dashboard({name: file for name, file in files.items() if dev or not name.startswith("/dev/")})
     )
 
 
@@ -113,6 +119,8 @@ class Dashboard(BaseRoute):
         path = request.url.path
         if path in self._files and path != "/index.html":
             return _send(self._files[path], request)
+        if path == PARTS and (parts := self._files.get(f"{PARTS}.html")):
+            return _send(parts, request)
         is_page = path.split("/", 2)[1] in PAGES
         # A person who mistypes an address gets a page that says so.
         if not is_page and (path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")):

@@ -21,6 +21,7 @@ ROW = "document.querySelector('.table-row.active')?.getAttribute('aria-rowindex'
 LINE = "document.querySelector('.outline-row[aria-selected=true]').id"
 BOX = "document.querySelector('.tree-graph').getAttribute('aria-activedescendant')"
 SPAN = "document.querySelector('.trace-row[aria-selected=true]')?.id ?? ''"
+LINES = "document.querySelectorAll('.table-line').length"
 SELECTED = "document.querySelector('.selection-bar')?.innerText ?? ''"
 DIALOG = "document.querySelector('dialog[open]')?.innerText ?? ''"
 FIELD = "document.activeElement.tagName"
@@ -67,7 +68,11 @@ KEYS: dict[str, list[Press]] = {
         *IN_LIST,
         *EVERYWHERE,
         Press("Go to the filter", "/", FIELD, ("Escape",)),
+        Press("Next row", "j", ROW), Press("Next row", "j", ROW),
         Press("Select the row", "x", SELECTED),
+        Press("Select a range upwards", "K", SELECTED),
+        Press("Select a range upwards", "Shift+ArrowUp", SELECTED),
+        Press("Next row", "j", ROW), Press("Next row", "j", ROW), Press("Next row", "j", ROW),
         Press("Select a range downwards", "J", SELECTED),
         Press("Select a range downwards", "Shift+ArrowDown", SELECTED),
         Press("Select all of this filter", "*", SELECTED),
@@ -84,6 +89,9 @@ KEYS: dict[str, list[Press]] = {
         Press("Next of the list", "]", ADDRESS),
         Press("Previous of the list", "[", ADDRESS),
         Press("Up", "Escape", ADDRESS),
+    ],
+    "/executions?roots=true": [
+        Press("Show what it started", "ArrowRight", LINES), Press("Hide what it started", "ArrowLeft", LINES),
     ],
     "/trees/{order 5}?view=time": [
         Press("Next row", "j", SPAN), Press("Previous row", "k", SPAN),
@@ -134,6 +142,8 @@ KEYS: dict[str, list[Press]] = {
         Press("Firings", "2", ADDRESS), Press("Flow", "3", ADDRESS), Press("Versions", "4", ADDRESS),
         Press("Rule", "1", ADDRESS),
     ],
+    "/runs": [Press("Failed only", "f", ADDRESS), Press("Remove all filters", "F", ADDRESS)],
+    "/calls": [Press("Failed only", "f", ADDRESS), Press("Remove all filters", "F", ADDRESS)],
     "/triggers": [Press("New trigger", "n", ADDRESS)],
     "/functions": [Press("New function", "n", ADDRESS)],
 }  # fmt: skip
@@ -158,7 +168,7 @@ class World(NamedTuple):
         """A page of the world, when it is there."""
         screen = self.screen.go(path.format(**self.ids)).ready()
         screen.page.wait_for_selector(
-            "main :is(.table-row.active, .card, [role=tree], .graph-sizer, .log, [role=tablist], .tabs)"
+            "main :is(.table-row.active, .card, [role=tree], .graph-sizer, .log, [role=tablist], .tabs, .empty)"
         )
         return screen
 

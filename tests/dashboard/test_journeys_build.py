@@ -202,7 +202,7 @@ def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_ri
     hands.push("Run", exact=True)
     started = screen.page.locator(".started")
     started.get_by_text("succeeded").wait_for()
-    started.get_by_text("12").wait_for()
+    started.get_by_text("12", exact=True).wait_for()
 
 
 def test_the_runs_of_a_function_come_with_advice_and_with_where_their_time_went(

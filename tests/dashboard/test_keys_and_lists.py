@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 
 from functory.engine.database import id_pages
 from functory.engine.database.short_ids import short
+from tests.support import page_checks
 from tests.support.dashboard import Deployment, Screen, dashboard_server
 
 if TYPE_CHECKING:
@@ -21,6 +23,13 @@ FAILED = 200
 SUCCEEDED = 30
 BREAKS = "def breaks(number: int) -> int:\n    raise ValueError(f'order {number} has no lines')\n"
 WORKS = "def works(number: int) -> int:\n    return number\n"
+PLANS = """
+import functory
+
+def plans(number: int) -> int:
+    functory.emit("plan.made", {"number": number})
+    return sum(functory.call("works", number=one) for one in range(number))
+"""
 ACTIVE_ROW = ".table-row.active"
 
 
@@ -239,12 +248,48 @@ def test_the_part_beside_follows_the_rows(screen: Screen) -> None:
     _at(screen, "/executions")
 
 
+def test_a_root_shows_what_it_started_beneath_it(world: World, screen: Screen) -> None:
+    functory = world.deployment.functory
+    functory.functions.save(PLANS, author="ada")
+    plan = functory.executions.start("plans", {"number": 20})["id"]
+    functory.settle(60)
+    page = screen.page
+    page_checks.prepare(page.context)
+    lines = page.locator(".table-line")
+    _list(screen, "/executions?roots=true").press("ArrowRight")
+    expect(page.locator(f"{ACTIVE_ROW}[aria-expanded=true]")).to_have_count(1)
+    expect(lines.last).to_have_text("the whole tree →")
+    assert 2 < lines.count() <= 13
+    assert page_checks.problems(screen, ("light",), lambda _: None) == []
+    # What is beneath moves the rows behind it, and hides none.
+    tops = page.locator(":is(.table-row, .table-line)").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().top).sort((a, b) => a - b)"
+    )
+    assert len({round(below - above) for above, below in itertools.pairwise(tops)}) == 1
+    screen.press("j", "ArrowRight")
+    expect(lines).to_have_text(["It has started nothing."])
+    page.get_by_role("button", name="Show what it started").first.click()
+    lines.first.get_by_role("link", name="plan.made").click()
+    page.wait_for_url("**/events/*")
+    page.go_back()
+    expect(lines.last).to_have_text("the whole tree →")
+    lines.last.get_by_role("link").click()
+    page.wait_for_url(f"**/trees/{plan}?at={plan}")
+    page.go_back()
+    lines.first.wait_for()
+    screen.press("k", "k", "ArrowLeft")
+    expect(lines).to_have_count(0)
+
+
 def test_a_range_is_selected_and_unselected(screen: Screen) -> None:
     _list(screen).press("x", "Shift+ArrowDown", "Shift+ArrowDown")
     bar = screen.page.locator(".selection-bar")
     bar.get_by_text("3 selected").wait_for()
     screen.press("x")
     bar.get_by_text("2 selected").wait_for()
+    # The rows that the way up leads over are the same, and the one where it began.
+    screen.press("Shift+ArrowUp", "K")
+    bar.get_by_text("3 selected").wait_for()
     rows = screen.page.locator(".table-row input")
     rows.nth(4).click(modifiers=["Shift"])
     expect(bar).to_contain_text("selected")

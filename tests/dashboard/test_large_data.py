@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from functory.api import bounded_reads
 from functory.engine.database.schema import execution
 from functory.engine.executions import tree_shape
 from tests.support.dashboard import Deployment, Screen, dashboard_server
+from tests.support.patience import patient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -35,6 +37,12 @@ def burst(pieces: int) -> int:
 def deployment(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with dashboard_server(tmp_path_factory.mktemp("large")) as deployment:
         yield deployment
+
+
+@pytest.fixture(autouse=True)
+def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a read is for those that no index answers; a busy machine reaches it with a large tree."""
+    monkeypatch.setattr(bounded_reads, "READ_SECONDS", patient(60.0))
 
 
 def test_a_tree_of_five_thousand_is_drawn_with_few_elements(screen: Screen, deployment: Deployment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,22 @@ def test_other_methods_and_the_api_are_answered_as_before(client: TestClient) ->
     assert client.post("/events").json() == {"stored": True}
     assert client.post("/executions").status_code == 404
     assert client.get("/api/v1/nothing", headers=PAGE).status_code == 404
+
+
+def test_the_page_of_the_parts_is_there_in_development_alone(client: TestClient, static: Path) -> None:
+    (static / "dev").mkdir()
+    (static / "dev" / "parts.html").write_text("<!doctype html><title>Parts</title>")
+    (static / "dev" / "parts.js").write_text("export const parts = 1;")
+    os.utime(static / "index.html", ns=(0, 0))
+    development, server = FastAPI(), FastAPI()
+    serving.mount(development, static, dev=True)
+    serving.mount(server, static)
+    assert "Parts" in TestClient(development).get("/dev/parts", headers=PAGE).text
+    assert TestClient(development).get("/dev/parts.js").status_code == 200
+    # An address that is no page: the dashboard says so.
+    answer = TestClient(server).get("/dev/parts", headers=PAGE)
+    assert (answer.status_code, "Functory" in answer.text) == (404, True)
+    assert TestClient(server).get("/dev/parts.js", headers={"accept": "*/*"}).status_code == 404
 
 
 def test_a_person_who_mistypes_gets_a_page_and_a_program_gets_a_404(client: TestClient) -> None:

@@ -68,7 +68,7 @@ const theme = EditorView.theme({
     textDecoration: "var(--deleted)",
   },
   // On these grounds the colours of strings and words have too little contrast.
-  ".cm-changedText *, .cm-deletedText *": { color: "var(--ink)" },
+  ".cm-changedText, .cm-changedText *, .cm-deletedText, .cm-deletedText *": { color: "var(--ink)" },
   "&.cm-merge-b": { borderLeft: "1px solid var(--line)" },
   ".cm-changeGutter": { width: "3px", paddingLeft: "0" },
   ".cm-changedLineGutter, &.cm-merge-b .cm-changedLineGutter": { background: "var(--ok)" },

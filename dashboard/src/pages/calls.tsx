@@ -2,12 +2,13 @@
 
 import type { CallRow } from "../api.gen.ts";
 import { count, dollars } from "../format.ts";
+import { useKeys } from "../keys.ts";
 import { useFreshList } from "../lists.ts";
 import { chosenFilters, clearFilters, type Filter, FilterBar, SINCE } from "../parts/filter_bar.tsx";
 import { Button } from "../parts/link.tsx";
 import { Ago, Empty, Mark, Name, PageHead, PayloadText, State } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { place } from "../router.ts";
+import { place, setQuery } from "../router.ts";
 import { urls } from "../urls.ts";
 
 const STATES = ["queued", "sent", "succeeded", "failed", "unknown", "refused", "cancelled"];
@@ -111,6 +112,7 @@ export function CallsPage() {
   const filters = useFilters();
   const query = chosenFilters(filters);
   const list = useFreshList<CallRow>({ path: "/calls", query, key: (row) => row.id });
+  useKeys("Model calls", [{ keys: "f", label: "Failed only", run: () => setQuery({ state: "failed" }) }]);
   return (
     <>
       <PageHead

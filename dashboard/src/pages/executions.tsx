@@ -1,16 +1,20 @@
 // The list of executions.
 
 import { useMemo } from "preact/hooks";
+import { type Problem, route } from "../api.ts";
+import { useData } from "../data.ts";
 import { BAD_STATES, CAUSES, causeText, EXECUTION_STATES, isBad } from "../execution_states.ts";
-import { duration } from "../format.ts";
+import { duration, visible } from "../format.ts";
 import { useKeys } from "../keys.ts";
-import { listOf } from "../lists.ts";
+import { type List, listOf } from "../lists.ts";
+import { forestOf, outlineRows } from "../outline_rows.ts";
 import { chosenFilters, clearFilters, type Filter, FilterBar, SINCE } from "../parts/filter_bar.tsx";
 import { Button, Link } from "../parts/link.tsx";
-import { Ago, Copy, Empty, FunctionName, Name, PageHead, PayloadText, Split, State } from "../parts/small.tsx";
-import { type Column, SelectionBar, Table } from "../parts/table.tsx";
+import { Guides, NodeText } from "../parts/outline.tsx";
+import { Ago, Copy, Empty, FunctionName, More, Name, PageHead, PayloadText, Split, State } from "../parts/small.tsx";
+import { type Column, type Expansion, type Line, SelectionBar, Table } from "../parts/table.tsx";
 import { place, setQuery } from "../router.ts";
-import type { ExecutionRow } from "../rows.ts";
+import type { ExecutionRow, Outline } from "../rows.ts";
 import { can } from "../session.ts";
 import { useStream } from "../stream.ts";
 import { queryText, urls } from "../urls.ts";
@@ -147,6 +151,7 @@ export function ExecutionsPage() {
     resync: () => void list.reload(list.atTop),
   });
   const beside = place.value.query.get("beside");
+  const expansion = useExpansion(list);
   const filtered = Object.keys(query).length > 0;
   useKeys("Executions", [
     { keys: "f", label: "Failed only", run: () => setQuery({ state: [...BAD_STATES] }) },
@@ -171,6 +176,7 @@ export function ExecutionsPage() {
               beside={(row) => setQuery({ beside: row.id })}
               besideOpen={beside !== null}
               at={beside}
+              {...(query["roots"] !== undefined && { expansion })}
               empty={<NoRows filters={filters} filtered={filtered} />}
             />
             <SelectionBar list={list}>
@@ -194,6 +200,51 @@ export function ExecutionsPage() {
     </>
   );
 }
+
+const STARTED = "what it started";
+const LINES = 12;
+
+/** What the expanded row of a list has started: the first lines of its tree. */
+function useExpansion(list: List<ExecutionRow>): Expansion {
+  const at = list.index.value.get(list.expanded.value ?? "");
+  const row = at === undefined ? undefined : list.rows.value[at];
+  const root = row?.root_id ?? "";
+  // The row itself is the first node.
+  const query = { at: row?.id ?? "", budget: LINES + 1 };
+  const { data, error, reload } = useData<Outline>(row ? route("trees", root, "outline") : null, query, {
+    topics: [`tree:${root}`],
+  });
+  return useMemo(() => {
+    if (!data) return { what: STARTED, lines: error && [notLoaded(error, reload)] };
+    const below = outlineRows(forestOf(data.nodes), new Set()).slice(1);
+    const lines = below.slice(0, LINES).map((one) => ({
+      key: one.node.id,
+      level: one.depth + 1,
+      text: (
+        <>
+          <Guides row={one} />
+          <NodeText node={one.node} tab={0} />
+        </>
+      ),
+    }));
+    const whole = <More to={urls.tree(root, { at: query.at })}>the whole tree</More>;
+    const text = lines.length ? whole : <span class="dim">It has started nothing.</span>;
+    return { what: STARTED, lines: [...lines, { key: "whole", level: 2, text }] };
+  }, [data, error, root, query.at]);
+}
+
+const notLoaded = (error: Problem, retry: () => void): Line => ({
+  key: "error",
+  level: 2,
+  text: (
+    <>
+      <span class="tone-bad">{visible(error.what)}</span>{" "}
+      <button type="button" class="link" onClick={retry}>
+        load again
+      </button>
+    </>
+  ),
+});
 
 const acting = (list: { selected: { value: ReadonlySet<string> } }) => list.selected.value.size > 0 && can("operate");
 

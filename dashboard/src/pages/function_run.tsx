@@ -9,7 +9,7 @@ import { initial, type Schema } from "../json_form.ts";
 import { Form } from "../parts/form.tsx";
 import { Json } from "../parts/json.tsx";
 import { Button } from "../parts/link.tsx";
-import { Fault, Id, More, PayloadText, Skeleton, State } from "../parts/small.tsx";
+import { Fault, Id, More, Name, PayloadText, Skeleton, State } from "../parts/small.tsx";
 import type { Execution, ExecutionRow } from "../rows.ts";
 import { urls } from "../urls.ts";
 import { hasEnded } from "./execution_actions.ts";
@@ -133,7 +133,7 @@ function Started({ id }: { id: string }) {
       )}
       {row && hasEnded(row) && row.error && (
         <p class="tone-bad">
-          {row.error_type}: <PayloadText text={row.error.message} />
+          <Name text={row.error_type} />: <PayloadText text={row.error.message} />
         </p>
       )}
       {row?.state === "succeeded" && result.data !== null && <Json value={result.data} label="Result" />}

@@ -2,12 +2,13 @@
 
 import type { RunRow } from "../api.gen.ts";
 import { count, dollars } from "../format.ts";
+import { useKeys } from "../keys.ts";
 import { useFreshList, useRenewed } from "../lists.ts";
 import { chosenFilters, clearFilters, type Filter, FilterBar, SINCE } from "../parts/filter_bar.tsx";
 import { Button } from "../parts/link.tsx";
 import { Ago, Copy, Empty, Mark, Name, PageHead, PayloadText, State } from "../parts/small.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { place } from "../router.ts";
+import { place, setQuery } from "../router.ts";
 import { reasonText, RUN_STATES } from "../run_states.ts";
 import { urls } from "../urls.ts";
 
@@ -120,6 +121,7 @@ export function RunsPage() {
   const query = chosenFilters(filters);
   const list = useFreshList<RunRow>({ path: "/runs", query, key: (row) => row.id });
   useRenewed(list, 5);
+  useKeys("Runs", [{ keys: "f", label: "Failed only", run: () => setQuery({ state: "failed" }) }]);
   return (
     <>
       <PageHead

@@ -4,6 +4,7 @@
 // It is fitted to the width, as far as it can be read then.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { nameText } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { fitScale, LEAST_SCALE, type MapLayout, type MapWay, MOST_SCALE } from "../layout/map.ts";
 import type { Href } from "../urls.ts";
@@ -109,9 +110,15 @@ export function Graph({
     );
     return () => abort.abort();
   }, [shape]);
+  const begun = useRef(false);
   useLayoutEffect(() => {
-    const element = scroller.current?.querySelector<HTMLElement>("[data-active]");
-    element?.scrollIntoView({ block: "center", inline: "center" });
+    const element = scroller.current;
+    // A picture without an active box begins at its first one: at its corner there may be none.
+    const box = layout?.boxes.find(({ id }) => id === active) ?? (begun.current ? undefined : layout?.boxes[0]);
+    if (!element || !box) return;
+    begun.current = true;
+    element.scrollLeft = (box.x + 0.5) * cell.x * scale - element.clientWidth / 2;
+    element.scrollTop = (box.y + 0.5) * cell.y * scale - element.clientHeight / 2;
   }, [layout, active, scale]);
 
   if (error) return <Fault error={error} />;
@@ -269,7 +276,7 @@ function BoxText({ box }: { box: GraphBox }) {
   );
 }
 
-const stateText = (box: GraphBox) => (box.state && box.state !== "enabled" ? box.state : "");
+const stateText = (box: GraphBox) => (box.state && box.state !== "enabled" ? nameText(box.state) : "");
 
 function sentenceOf(
   box: GraphBox,
@@ -277,10 +284,11 @@ function sentenceOf(
   known: ReadonlyMap<string, GraphBox>,
   cyclic: boolean,
 ): string {
-  const names = (ids: readonly string[]) => [...new Set(ids.map((id) => known.get(id)?.name ?? id))].join(", ");
+  const nameOf = (id: string) => nameText(known.get(id)?.name ?? id);
+  const names = (ids: readonly string[]) => [...new Set(ids.map(nameOf))].join(", ");
   const after = names(edges.filter((edge) => edge.from === box.id).map((edge) => edge.to));
   const ahead = names(edges.filter((edge) => edge.to === box.id).map((edge) => edge.from));
-  const parts = [`${box.kind.replaceAll("_", " ")} ${box.name} ${stateText(box)}`.trim()];
+  const parts = [`${box.kind.replaceAll("_", " ")} ${nameText(box.name)} ${stateText(box)}`.trim()];
   if (ahead) parts.push(`after ${ahead}`);
   if (after) parts.push(`leads to ${after}`);
   if (cyclic) parts.push("in a cycle");

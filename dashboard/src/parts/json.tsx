@@ -108,7 +108,7 @@ function Line({ line, toggle, flat, onPick }: {
       ) : (
         <span class="json-fold" />
       )}
-      {line.key !== null && <span class="json-key">{flat ? line.path : keyText(line.key)}</span>}
+      {line.key !== null && <span class="json-key">{keyText(flat ? line.path : line.key)}</span>}
       <Value line={line} />
       {onPick && !fold && line.kind !== "redacted" && (
         <button type="button" class="link json-pick" onClick={() => onPick(line.path, line.value)}>
@@ -124,7 +124,10 @@ function Line({ line, toggle, flat, onPick }: {
   );
 }
 
-const keyText = (key: string | number) => visible(String(key));
+function keyText(key: string | number): string {
+  const text = visible(String(key));
+  return text.length > CUT ? `${text.slice(0, CUT)}…` : text;
+}
 
 function Value({ line }: { line: JsonLine }) {
   const [whole, setWhole] = useState(false);

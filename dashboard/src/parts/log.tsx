@@ -2,7 +2,7 @@
 
 import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Piece } from "../ansi.ts";
-import { duration, plural } from "../format.ts";
+import { duration, nameText, plural } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { entries, type Gap, keyOf, type KnownLines } from "../log_lines.ts";
 import { entryRows, type GapRow, type LogRow, type TextRow } from "../log_rows.ts";
@@ -85,14 +85,14 @@ export function Log({ known, running, fence = null, onGap }: LogProps) {
         <select aria-label="Stream" value={stream} onChange={(event) => setStream(event.currentTarget.value)}>
           <option value="">all streams</option>
           {streams.map((one) => (
-            <option key={one} value={one}>{one}</option>
+            <option key={one} value={one}>{nameText(one)}</option>
           ))}
         </select>
         {levels.length > 0 && (
           <select aria-label="Level" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
             <option value="">all levels</option>
             {levels.map((one) => (
-              <option key={one} value={one ?? ""}>{one}</option>
+              <option key={one} value={one ?? ""}>{nameText(one)}</option>
             ))}
           </select>
         )}

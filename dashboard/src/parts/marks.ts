@@ -59,7 +59,7 @@ interface Look {
 
 const look = (mark: MarkName, tone: Tone, text: string): Look => ({ mark, tone, text });
 
-const STATES: Readonly<Record<string, Look>> = {
+export const STATES: Readonly<Record<string, Look>> = {
   queued: look("queued", "off", "queued"),
   waiting: look("waiting", "hold", "waiting"),
   held: look("held", "hold", "held"),

@@ -11,7 +11,7 @@ import { type Href, urls } from "../urls.ts";
 import { Link } from "./link.tsx";
 import { lookOf } from "./marks.ts";
 import { Ago, Empty, FunctionName, Mark, Name, PayloadText, State } from "./small.tsx";
-import { pixels, useWindow } from "./windowed.ts";
+import { pixels, rowId, useWindow } from "./windowed.ts";
 
 /** The page of a node; null for a group. */
 export function nodeHref(node: OutlineNode): Href | null {
@@ -101,7 +101,7 @@ export function Outline({ nodes, label, selected, onSelect, onMore, failuresOnly
       role="tree"
       aria-label={label}
       tabIndex={0}
-      aria-activedescendant={`line-${at}`}
+      aria-activedescendant={rowId(label, at)}
     >
       <div class="outline-sizer" role="presentation" style={{ height: `${rows.length * height}px` }}>
         {rows.slice(seen.from, seen.to).map((row, offset) => {
@@ -109,7 +109,7 @@ export function Outline({ nodes, label, selected, onSelect, onMore, failuresOnly
           return (
             <div
               key={row.node.id}
-              id={`line-${index}`}
+              id={rowId(label, index)}
               class={`outline-row ${index === at && selected ? "active" : ""}`}
               role="treeitem"
               aria-level={row.depth + 1}
@@ -142,14 +142,15 @@ export function Outline({ nodes, label, selected, onSelect, onMore, failuresOnly
   );
 }
 
-function Guides({ row, toggle }: { row: OutlineRow; toggle: () => void }) {
+/** The lines that lead to a row. Without `toggle` it cannot be folded. */
+export function Guides({ row, toggle }: { row: OutlineRow; toggle?: () => void }) {
   return (
     <>
       {row.guides.map((goes, at) => (
         <span key={at} class={goes ? "guide on" : "guide"} />
       ))}
       {row.depth > 0 && <span class={row.last ? "guide last" : "guide branch"} />}
-      {row.known > 0 ? (
+      {!toggle ? null : row.known > 0 ? (
         <button
           type="button"
           class="fold"
@@ -169,14 +170,14 @@ function Guides({ row, toggle }: { row: OutlineRow; toggle: () => void }) {
   );
 }
 
-/** A node in one line: mark, name, what it is about, how long. */
-export function NodeText({ node }: { node: OutlineNode }) {
+/** A node in one line: mark, name, what it is about, how long. `tab` is the tab index of its links. */
+export function NodeText({ node, tab = -1 }: { node: OutlineNode; tab?: number }) {
   const to = nodeHref(node);
   if (node.kind === "event")
     return (
       <span class="node">
         <Mark name="event" tone={node.state === "quarantined" ? "bad" : "off"} />
-        <NodeName to={to} name={node.name} />
+        <NodeName to={to} name={node.name} tab={tab} />
         <span class="dim">
           <PayloadText text={node.about} />
         </span>
@@ -189,9 +190,10 @@ export function NodeText({ node }: { node: OutlineNode }) {
     return (
       <span class="node">
         <Mark name={node.kind} tone={node.kind === "joined" ? "off" : "warn"} />
-        <NodeName to={to} name={node.name} />
+        <NodeName to={to} name={node.name} tab={tab} />
         <span class={node.kind === "joined" ? "dim" : "tone-warn"}>
-          {node.kind} {node.reason ? `: ${node.reason}` : ""}
+          {node.kind}
+          {node.reason && <>: <Name text={node.reason} /></>}
         </span>
       </span>
     );
@@ -211,11 +213,15 @@ export function NodeText({ node }: { node: OutlineNode }) {
   return (
     <span class="node">
       <State state={node.state} bare />
-      <NodeName to={to} name={node.name} version={node.version} />
+      <NodeName to={to} name={node.name} version={node.version} tab={tab} />
       <span class="dim">
         <PayloadText text={node.about} />
       </span>
-      {node.error_type && <span class="tone-bad">{node.error_type}</span>}
+      {node.error_type && (
+        <span class="tone-bad">
+          <Name text={node.error_type} />
+        </span>
+      )}
       {node.cancelled_by && (
         <span class="dim">
           by <Name text={node.cancelled_by} />
@@ -227,10 +233,11 @@ export function NodeText({ node }: { node: OutlineNode }) {
   );
 }
 
-function NodeName({ to, name, version }: { to: Href | null; name: string; version?: number | null }) {
+function NodeName(of: { to: Href | null; name: string; version?: number | null; tab: number }) {
+  const { to, name, version, tab } = of;
   const text = <FunctionName name={name} {...(version === undefined ? {} : { version })} />;
   return to ? (
-    <Link to={to} tabIndex={-1} class="node-name">
+    <Link to={to} tabIndex={tab} class="node-name">
       {text}
     </Link>
   ) : (

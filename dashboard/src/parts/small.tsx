@@ -140,7 +140,7 @@ export function Copy({ text, what, children }: { text: string; what: string; chi
 
 /** An id in its short form; a click copies the whole. With `to` it is a link with a button beside it that copies. */
 export function Id({ id, what = "id", to }: { id: string; what?: string; to?: Href | null }) {
-  const short = <span class="mono">{shortId(id)}</span>;
+  const short = <span class="mono">{visible(shortId(id))}</span>;
   if (!to) return <Copy text={id} what={what}>{short}</Copy>;
   return (
     <span class="pair">
@@ -283,8 +283,11 @@ export function Tabs({ tabs, current, name = "tab", label }: {
   const row = useRef<HTMLDivElement>(null);
   const first = tabs[0]?.id;
   useLayoutEffect(() => {
-    // On a phone the row is wider than the window.
-    row.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    // On a phone the row is wider than the window. The page itself stays where it is.
+    const chosen = row.current?.querySelector("[aria-selected=true]");
+    if (!row.current || !chosen) return;
+    const [all, one] = [row.current.getBoundingClientRect(), chosen.getBoundingClientRect()];
+    row.current.scrollLeft += one.left - all.left - (all.width - one.width) / 2;
   }, [current]);
   const go = (id: string) => setQuery({ [name]: id === first ? null : id });
   return (

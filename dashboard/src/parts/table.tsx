@@ -10,7 +10,7 @@ import { type Href, ownHref } from "../urls.ts";
 import { Button } from "./link.tsx";
 import { Empty, Fault, Skeleton } from "./small.tsx";
 import { announce } from "./toast.tsx";
-import { pixels, useWindow } from "./windowed.ts";
+import { pixels, rowId, useWindow } from "./windowed.ts";
 
 export interface Column<T> {
   readonly id: string;
@@ -39,16 +39,33 @@ export interface TableProps<T> {
   /** Classes of a row. */
   readonly rowClass?: (row: T) => string;
   readonly empty: ComponentChildren;
+  /** Rows can be expanded. */
+  readonly expansion?: Expansion;
   /** Rows take the height that they need, without a scroller of their own: for short lists within a page. */
   readonly short?: boolean;
   /** False leaves the keys to another table of the page. */
   readonly keys?: boolean;
 }
 
+/** What the expanded row of a list has beneath it; null until that is known. */
+export interface Expansion {
+  /** What is beneath a row: "what it started". */
+  readonly what: string;
+  /** Each takes the height of a row. */
+  readonly lines: readonly Line[] | null;
+}
+
+export interface Line {
+  readonly key: string;
+  readonly level: number;
+  readonly text: ComponentChildren;
+}
+
 const AHEAD = 1300;
 
 export function Table<T>(props: TableProps<T>) {
   const { list, columns, label, open, beside, besideOpen, selectable, rowClass, empty, short, keys = true, at } = props;
+  const { expansion } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [row] = useState(() => pixels("--row-list"));
   const rows = list.rows.value;
@@ -56,6 +73,11 @@ export function Table<T>(props: TableProps<T>) {
   const selected = list.selected.value;
   const keyOf = list.options.key;
   const anchor = useRef(0);
+  // Lines take the places of rows: those behind the expanded row are so many places lower.
+  const expanded = expansion ? list.expanded.value : null;
+  const parent = (expanded === null ? undefined : list.index.value.get(expanded)) ?? -1;
+  const lines = (parent >= 0 && expansion?.lines) || [];
+  const placeOf = (at: number) => (at > parent ? at + lines.length : at);
   // Where the scroller was last seen; a new one is at its top.
   const reached = useRef<{ element: HTMLElement | null; top: number }>({ element: null, top: 0 });
 
@@ -75,17 +97,19 @@ export function Table<T>(props: TableProps<T>) {
     const top = reached.current.element === element ? reached.current.top : 0;
     if (element && top !== list.scrollTop) element.scrollTop = list.scrollTop;
   }, [list, list.loaded.value]);
-  const seen = useWindow(scroller, row, rows.length, onScroll, list.scrollTop);
+  const places = rows.length + lines.length;
+  const seen = useWindow(scroller, row, places, onScroll, list.scrollTop);
+  const isDrawn = (place: number) => place >= seen.from && place < seen.to;
 
   useLayoutEffect(() => {
     const index = at ? list.index.peek().get(at) : undefined;
     if (index !== undefined) list.active.value = index;
   }, [at, list.loaded.value]);
 
-  const reveal = (at: number) => {
+  const reveal = (place: number) => {
     const element = scroller.current;
     if (!element) return;
-    const top = at * row;
+    const top = place * row;
     if (top < element.scrollTop) element.scrollTop = top;
     // The head stays in sight and takes the room of a row.
     else if (top + 2 * row > element.scrollTop + element.clientHeight)
@@ -94,7 +118,7 @@ export function Table<T>(props: TableProps<T>) {
   const move = (at: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, at));
     list.active.value = next;
-    reveal(next);
+    reveal(placeOf(next));
     const there = rows[next];
     if (besideOpen && there !== undefined) beside?.(there);
   };
@@ -108,7 +132,24 @@ export function Table<T>(props: TableProps<T>) {
     list.active.value = at;
     go(to);
   };
+  const expand = (at: number, on: boolean) => {
+    const there = rows[at];
+    if (there !== undefined) list.expanded.value = on ? keyOf(there) : null;
+  };
+  // Lines that come are seen, and their row.
+  const shown = useRef(lines.length);
+  useLayoutEffect(() => {
+    if (lines.length > shown.current) {
+      reveal(parent + lines.length);
+      reveal(parent);
+    }
+    shown.current = lines.length;
+  }, [lines.length]);
   const page = () => Math.max(1, Math.floor((scroller.current?.clientHeight ?? row) / row) - 2);
+  const range = (by: 1 | -1) => {
+    list.selectRange(active, Math.max(0, Math.min(rows.length - 1, active + by)));
+    move(active + by);
+  };
   const toggle = (at: number) => {
     const there = rows[at];
     if (there === undefined) return;
@@ -134,14 +175,29 @@ export function Table<T>(props: TableProps<T>) {
             run: () => rows[active] !== undefined && beside?.(rows[active] as T),
             when: Boolean(beside),
           },
+          {
+            keys: "ArrowRight",
+            label: `Show ${expansion?.what}`,
+            run: () => expand(active, true),
+            when: Boolean(expansion) && active !== parent,
+          },
+          {
+            keys: "ArrowLeft",
+            label: `Hide ${expansion?.what}`,
+            run: () => expand(active, false),
+            when: Boolean(expansion) && active === parent,
+          },
           { keys: "x", label: "Select the row", run: () => toggle(active), when: Boolean(selectable) },
           {
             keys: ["Shift+ArrowDown", "J"],
             label: "Select a range downwards",
-            run: () => {
-              list.selectRange(active, Math.min(rows.length - 1, active + 1));
-              move(active + 1);
-            },
+            run: () => range(1),
+            when: Boolean(selectable),
+          },
+          {
+            keys: ["Shift+ArrowUp", "K"],
+            label: "Select a range upwards",
+            run: () => range(-1),
             when: Boolean(selectable),
           },
           { keys: "*", label: "Select all of this filter", run: () => list.selectAll(), when: Boolean(selectable) },
@@ -161,7 +217,8 @@ export function Table<T>(props: TableProps<T>) {
 
   // The grid is one tab stop: what is in its cells is reached by its keys.
   useLayoutEffect(() => {
-    scroller.current?.querySelectorAll<HTMLElement>(":is(a, button, input):not([tabindex='-1'])").forEach((one) => {
+    const reached = ":is(a, button, input):not([tabindex='-1'], .table-line *)";
+    scroller.current?.querySelectorAll<HTMLElement>(reached).forEach((one) => {
       one.tabIndex = -1;
     });
   });
@@ -169,12 +226,12 @@ export function Table<T>(props: TableProps<T>) {
   const tracks = useMemo(() => {
     const of = (priority: number) => {
       const kept = columns.filter((one) => (one.priority ?? 1) <= priority).map((one) => one.width);
-      return [...(selectable && priority > 1 ? ["var(--target)"] : []), ...kept].join(" ");
+      const before = [selectable && priority > 1, Boolean(expansion)].filter(Boolean).map(() => "var(--target)");
+      return [...before, ...kept].join(" ");
     };
     return { "--tracks-1": of(1), "--tracks-2": of(2), "--tracks-3": of(3) };
-  }, [columns, selectable]);
+  }, [columns, selectable, Boolean(expansion)]);
 
-  const gridId = `grid-${label.replace(/\W+/g, "-").toLowerCase()}`;
   if (!list.loaded.value && !list.error.value) return <Skeleton rows={short ? 4 : 14} />;
   const onward = list.loaded.value && !list.complete.value;
   if (list.error.value && !rows.length)
@@ -186,11 +243,11 @@ export function Table<T>(props: TableProps<T>) {
       <div
         class="table-body"
         ref={scroller}
-        role="grid"
+        role={expansion ? "treegrid" : "grid"}
         aria-label={label}
         aria-rowcount={list.complete.value ? rows.length + 1 : -1}
         aria-multiselectable={selectable || undefined}
-        aria-activedescendant={active >= seen.from && active < seen.to ? `${gridId}-${active}` : undefined}
+        aria-activedescendant={isDrawn(placeOf(active)) ? rowId(label, active) : undefined}
         tabIndex={0}
       >
         <div class="table-head" role="row" aria-rowindex={1}>
@@ -199,23 +256,46 @@ export function Table<T>(props: TableProps<T>) {
               <span class="off-screen">Selected</span>
             </span>
           )}
+          {expansion && (
+            <span role="columnheader" class="head-expand">
+              <span class="off-screen">{expansion.what}</span>
+            </span>
+          )}
           {columns.map((column) => (
             <span key={column.id} role="columnheader" class={cellClass(column)}>
               {column.title || <span class="off-screen">{column.id}</span>}
             </span>
           ))}
         </div>
-        <div class="table-sizer" role="rowgroup" style={{ height: `${rows.length * row}px` }}>
-          {rows.slice(seen.from, seen.to).map((one, offset) => {
-            const at = seen.from + offset;
+        <div class="table-sizer" role="rowgroup" style={{ height: `${places * row}px` }}>
+          {Array.from({ length: seen.to - seen.from }, (_, offset) => {
+            const place = seen.from + offset;
+            const line = lines[place - parent - 1];
+            if (line && place > parent)
+              return (
+                <div
+                  key={`${expanded} ${line.key}`}
+                  role="row"
+                  aria-level={line.level}
+                  class="table-line"
+                  style={{ transform: `translateY(${place * row}px)` }}
+                >
+                  <span role="gridcell" class="cell" aria-colspan={columns.length}>
+                    {line.text}
+                  </span>
+                </div>
+              );
+            const at = place > parent ? place - lines.length : place;
+            const one = rows[at] as T;
             const id = keyOf(one);
             const chosen = selected.has(id);
             return (
               <div
                 key={id}
-                id={`${gridId}-${at}`}
+                id={rowId(label, at)}
                 role="row"
                 aria-rowindex={at + 2}
+                {...(expansion && { "aria-level": 1, "aria-expanded": at === parent && lines.length > 0 })}
                 aria-selected={selectable ? chosen : at === active}
                 class={[
                   "table-row",
@@ -223,7 +303,7 @@ export function Table<T>(props: TableProps<T>) {
                   chosen ? "chosen" : "",
                   rowClass?.(one) ?? "",
                 ].join(" ")}
-                style={{ transform: `translateY(${at * row}px)` }}
+                style={{ transform: `translateY(${place * row}px)` }}
                 onClick={(event) => {
                   const target = event.target as HTMLElement;
                   const link = target.closest("a");
@@ -253,6 +333,18 @@ export function Table<T>(props: TableProps<T>) {
                         }}
                       />
                     </label>
+                  </span>
+                )}
+                {expansion && (
+                  <span role="gridcell" class="cell-expand">
+                    <button
+                      type="button"
+                      class="fold"
+                      aria-label={`${at === parent ? "Hide" : "Show"} ${expansion.what}`}
+                      onClick={() => expand(at, at !== parent)}
+                    >
+                      {at === parent ? "▾" : "▸"}
+                    </button>
                   </span>
                 )}
                 <Cells row={one} columns={columns} />

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { asProblem } from "../api.ts";
+import { visible } from "../format.ts";
 import type { Href } from "../urls.ts";
 import { Link } from "./link.tsx";
 
@@ -53,7 +54,7 @@ export function Toasts() {
           onMouseEnter={() => clearTimeout(entry.timer)}
           onMouseLeave={() => entry.tone !== "bad" && start(entry)}
         >
-          <span>{entry.text}</span>
+          <span>{visible(entry.text)}</span>
           {entry.link && <Link to={entry.link.to}>{entry.link.text} →</Link>}
           {entry.undo && (
             <button

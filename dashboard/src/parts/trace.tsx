@@ -6,7 +6,7 @@ import { type Interval, placeOf, type Segment, segmentsOf, ticksOf } from "../ax
 import { duration } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { Empty } from "./small.tsx";
-import { pixels, useWidth, useWindow } from "./windowed.ts";
+import { pixels, rowId, useWidth, useWindow } from "./windowed.ts";
 
 export interface TraceRow {
   readonly id: string;
@@ -188,7 +188,7 @@ export function Trace({ rows, label, selected, onSelect, now, keys = true }: Tra
         role="tree"
         aria-label={label}
         tabIndex={0}
-        aria-activedescendant={`trace-${at}`}
+        aria-activedescendant={rowId(label, at)}
       >
         <div class="trace-sizer" role="presentation" style={{ height: `${rows.length * height}px` }}>
           {rows.slice(seen.from, seen.to).map((row, offset) => {
@@ -197,7 +197,7 @@ export function Trace({ rows, label, selected, onSelect, now, keys = true }: Tra
             return (
               <div
                 key={row.id}
-                id={`trace-${index}`}
+                id={rowId(label, index)}
                 class={[
                   "trace-row",
                   row.id === selected ? "active" : "",

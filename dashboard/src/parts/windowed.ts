@@ -5,6 +5,11 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export const OVERSCAN = 8;
 
+/** The id of a row, by the label of what it is in: readers learn from it which row is the active one. */
+export function rowId(label: string, at: number): string {
+  return `row-${label.replace(/\W+/g, "-").toLowerCase()}-${at}`;
+}
+
 export interface Window {
   readonly from: number;
   readonly to: number;
