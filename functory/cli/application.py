@@ -102,6 +102,10 @@ def _check_place(arguments: Sequence[str]) -> None:
             "FUNCTORY_URL, or url in functory.toml, names a server",
             f"FUNCTORY_URL= functory {entry.name} …, on the machine of the engine",
         )
+    if (login := address.url_of_login()) is not None:
+        from functory.terminal import console
+
+        console.note(f"functory {entry.name} works on this machine, and not on {login} (functory login)")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from functory.cli.command_group import confirm, option
 from functory.cli.output import execution_result
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -133,7 +134,7 @@ def run(action: Action, given: Filters, yes: bool, out: CommandOutput, *, latest
             _print_count(out, action, found)
             return
         confirm(f"{action.capitalize()} {_number(found)}?", yes)
-        row = _carry_out(engine, request)
+        row = _carry_out(engine, request, found)
         if out.json:
             out.value(_as_json(row))
         else:
@@ -148,12 +149,14 @@ def run(action: Action, given: Filters, yes: bool, out: CommandOutput, *, latest
         raise typer.Exit(1)
 
 
-def _carry_out(engine: Functory, request: BatchRequest) -> dict[str, Any]:
+def _carry_out(engine: Functory, request: BatchRequest, found: Found) -> dict[str, Any]:
     id_ = engine.batches.create(request, author=engine.author)["id"]
-    while (row := engine.batches.get(id_))["state"] in ("waiting", "running"):
-        if not engine.batches.work_once():
-            # Another process has its lease.
-            time.sleep(_POLL_SECONDS)
+    with progress(found.count if found.complete else None, "executions") as tell:
+        while (row := engine.batches.get(id_))["state"] in ("waiting", "running"):
+            tell(row["seen"], row["total"])
+            if not engine.batches.work_once():
+                # Another process has its lease.
+                time.sleep(_POLL_SECONDS)
     return row
 
 

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from functory.engine.serialization.control_characters import one_line
 
@@ -76,9 +77,10 @@ Port = Annotated[
 ]
 
 
-def command_group(help_: str) -> typer.Typer:
+def command_group(help_: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Make the application of one noun; its verbs are added with ``@app.command(epilog="Example: …")``."""
     return typer.Typer(
+        cls=cls,
         help=help_,
         no_args_is_help=True,
         add_completion=False,

@@ -85,7 +85,10 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("grant", f"{_CLI}.grant", "app", "hosts, files and programs that functions may use"),
         CommandEntry("user", f"{_CLI}.user", "app", "users of the HTTP API and the dashboard"),
         CommandEntry("token", f"{_CLI}.token", "app", "tokens of users, for programs"),
-        CommandEntry("login", f"{_CLI}.login", "app", "who is logged in"),
+        CommandEntry("login", f"{_CLI}.login", "app", "log in to a server; who is logged in"),
+        CommandEntry(
+            "logout", f"{_CLI}.logout", "logout", "forget the server of functory login and its token"
+        ),
         CommandEntry("dashboard", f"{_CLI}.dashboard", "app", "the way into the dashboard of functory dev"),
         CommandEntry("state", f"{_CLI}.state", "app", "small values that functions keep between executions"),
         CommandEntry(

@@ -34,8 +34,8 @@ def sharing(opened: Functory) -> Iterator[None]:
 
 @contextlib.contextmanager
 def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
-    """Open the engine of the settings, or lend the shared one. Where the process speaks to a server (``FUNCTORY_URL``),
-    it is that server under the same names.
+    """Open the engine of the settings, or lend the shared one. Where the command speaks to a server (``FUNCTORY_URL``,
+    ``functory login``), it is that server under the same names.
 
     With ``start`` the roles run in this process (embedded mode only). With ``create`` a missing database is made, which
     a note says; only commands that store something new do that.
@@ -45,10 +45,13 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
     if (shared := _shared.get()) is not None:
         yield shared.start() if start else shared
         return
-    if (at := address.url_of_process()) is not None:
+    if (at := address.url_of_command()) is not None:
         from functory.cli.remote.engine import RemoteEngine
         from functory.remote.client import RemoteFunctory
 
+        if sys.stderr.isatty() and address.url_of_process() is None:
+            # The command line does not show where its command works: a login was typed some days ago.
+            console.note(f"on {at} (functory login)")
         with RemoteEngine(RemoteFunctory(at)) as server:
             # It has the names that commands use, and refuses the others.
             yield cast("Functory", server)
@@ -87,7 +90,7 @@ def read_models(opened: Functory) -> ReadModels:
 
 def is_remote() -> bool:
     """Return True where commands speak to a server."""
-    return _shared.get() is None and address.url_of_process() is not None
+    return _shared.get() is None and address.url_of_command() is not None
 
 
 def log_to_stderr() -> None:

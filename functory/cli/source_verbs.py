@@ -14,6 +14,7 @@ import typer
 
 from functory.cli import session
 from functory.cli.command_group import Yes, confirm
+from functory.cli.output.dashboard_page import Open, open_source
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -84,10 +85,12 @@ def source_verbs(app: typer.Typer, noun: SourceNoun) -> None:
             empty=f"no {noun.name}s yet; try: functory {noun.name} {noun.first_step}",
         )
 
-    def show(name: str = name_argument, json: AsJson = False) -> None:
+    def show(name: str = name_argument, open_: Open = False, json: AsJson = False) -> None:
         with session.engine() as engine:
             row = noun.detail(engine, noun.find(engine, name))
             data = noun.as_json(engine, row) if json else {}
+            if open_:
+                open_source(engine, row["kind"], name)
         out, details = CommandOutput(json=json), {field: row[field] for field in noun.details.split()}
         if json:
             out.value(data | details)

@@ -44,10 +44,14 @@ def announced(settings: Settings, url: str, *, takes_links: bool) -> Iterator[No
         os.close(file)
 
 
+def running_url(settings: Settings) -> str | None:
+    """Return the address of the server of this project that serves now; None without one."""
+    return next(iter(_serving(settings)), None)
+
+
 def server_url(settings: Settings) -> str:
     """Return the address of the server of this project: of the one that serves, else the one of the settings."""
-    serving = _serving(settings)
-    return serving[0] if serving else http_url(settings.host, settings.port)
+    return running_url(settings) or http_url(settings.host, settings.port)
 
 
 def refuses_links(settings: Settings) -> bool:

@@ -238,7 +238,7 @@ class Connection:
         raise problems.error_of(answer.status, members, self.url)
 
     def _unreachable(self, error: BaseException) -> FunctoryError:
-        return Unavailable(f"{self.url} cannot be reached", _said(error), "check FUNCTORY_URL and the server")
+        return Unavailable(f"{self.url} cannot be reached", _said(error), "check the address and the server")
 
 
 class _NotSent(OSError):

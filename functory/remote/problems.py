@@ -36,7 +36,7 @@ def error_of(status: int, members: Mapping[str, Any], server: str) -> FunctoryEr
     if try_ == problem_advice.of_status(status):
         try_ = ""
     if status == _NEEDS_LOGIN and not try_:
-        try_ = "functory token store URL, or set FUNCTORY_TOKEN"
+        try_ = f"functory login server {server}, or set FUNCTORY_TOKEN"
     if kind is VersionChanged:
         current = members.get("current")
         return VersionChanged(what, why, try_, current=current if isinstance(current, int) else 0)

@@ -22,8 +22,9 @@ _MARKS = {"succeeded": "✓", "running": "▶", "queued": "…"}
 
 def draw(
     engine: Functory, id_: str, out: CommandOutput, *, whole: bool = True, show_all: bool = False
-) -> None:
-    """Print the tree that an event or execution belongs to; only what is below it unless ``whole``.
+) -> str:
+    """Print the tree that an event or execution belongs to; only what is below it unless ``whole``. Returns the id of
+    its root.
 
     ``show_all`` also shows the engine's own events that started nothing, which are most of them.
     Raises :class:`NotFound`.
@@ -31,12 +32,12 @@ def draw(
     found = engine.lineage.tree(id_, whole=whole)
     if out.json:
         out.value(as_json(found))
-        return
+        return found.root_id
     if out.quiet:
         out.lines(
             node.id for top in found.nodes for node in top.walk() if node.kind in ("event", "execution")
         )
-        return
+        return found.root_id
     nodes = (
         found.nodes if show_all else [node for node in found.nodes if _is_worth_showing(node)] or found.nodes
     )
@@ -50,6 +51,7 @@ def draw(
     if found.budget is not None:
         used, maximum = found.budget
         console.note(f"{used} of at most {maximum} executions caused by root {found.root_id}")
+    return found.root_id
 
 
 def as_json(found: Tree) -> dict[str, Any]:

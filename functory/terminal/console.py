@@ -6,10 +6,9 @@ knows nothing about functions or events. Rich is imported only when something is
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -223,21 +222,6 @@ def quote(message: str) -> None:
 def warn(message: str) -> None:
     """Print a warning on stderr."""
     sys.stderr.write(f"warning: {marked_lines(message)}\n")
-
-
-@contextlib.contextmanager
-def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Draw a bar on stderr of how many of ``total`` are done (None: not known). Nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def to_json_value(value: Any) -> Any:

@@ -194,6 +194,8 @@ def test_what_a_page_says_to_type_works(
         "TERM": "xterm",
         "USER": "ada",
         "PAGE_MARK": mark,
+        # What a page stores for its user.
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "FUNCTORY_PORT": "0",
     }
     for server in needs:

@@ -32,7 +32,12 @@ class Shell:
             (folder / "home").mkdir()
             shutil.copy(database, folder / "home" / "functory.db")
         outside = {key: value for key, value in os.environ.items() if not key.startswith("FUNCTORY_")}
-        self.environment = outside | {"FUNCTORY_HOME": str(folder / "home"), "USER": "ada"}
+        self.environment = outside | {
+            "FUNCTORY_HOME": str(folder / "home"),
+            # A login of who runs the tests is not theirs.
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "USER": "ada",
+        }
         self._run = self._in_a_process if processes else self._here
 
     def run(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.terminal.console import AsJson, CommandOutput, count_of, note, warn
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
     from functory.engine.database.connection import Database
@@ -83,9 +82,9 @@ def backup(
     from functory.engine.database import migrations
     from functory.engine.maintenance.backup import create as backups
 
-    with _open_database() as database, _progress() as progress:
+    with _open_database() as database, _progress() as show:
         migrations.check_exists(database)
-        made = backups.backup(database, file, version=__version__, force=force, progress=progress)
+        made = backups.backup(database, file, version=__version__, force=force, progress=show)
     out = CommandOutput(json=json)
     if json:
         out.value(made.as_json() | {"file": str(file)})
@@ -128,7 +127,7 @@ def restore(
     with _open_database(settings, create=True) as database:
         if replace and not backup_restore.is_empty(database):
             confirm(f"Everything in {database.name} will be lost. Go on?", yes)
-        with _progress() as progress:
+        with _progress() as show:
             done = backup_restore.restore(
                 database,
                 settings,
@@ -136,7 +135,7 @@ def restore(
                 replace=replace,
                 force=force,
                 author=os_user(),
-                progress=progress,
+                progress=show,
             )
         name = database.name
     broken = [result for result in done.invariants if result.count]
@@ -233,10 +232,10 @@ def prune(
             kept = dict(counted)
         else:
             going = Counter[str]()
-            with _progress() as progress:
+            with progress(unit="rows are deleted") as tell:
                 for step in tree_deletion.prune(database, limits):
                     going.update(step)
-                    progress("deleting", going.total(), None)
+                    tell(going.total())
     out = CommandOutput(json=json)
     if json:
         out.value({"dry_run": dry_run, "rows": dict(going), "kept": kept})
@@ -255,28 +254,10 @@ def prune(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int | None], object]]:
-    """A line on stderr that says how far it is, for people; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    # Shorter than a second: no progress is shown.
-    last = time.monotonic() + 0.9
-
-    def show(what: str, done: int, total: int | None) -> None:
-        nonlocal last
-        if time.monotonic() - last > 0.1:
-            last = time.monotonic()
-            part = f" {100 * done // max(1, total)} %" if total else f" {done:,}" if done else ""
-            sys.stderr.write(f"\r\x1b[K{what}{part}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if last < time.monotonic():
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Shows the steps of a backup or a restore."""
+    with progress() as tell:
+        yield lambda what, done, total: tell(done, total, what=what)
 
 
 def _bytes(count: int) -> str:

@@ -25,6 +25,7 @@ from functory.cli.command_group import Port
 from functory.cli.commands.server import import_http_server
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -151,10 +152,10 @@ def _show_files(out: CommandOutput, watch: LicenceWatch) -> None:
         watch.drop_file(name)
         _run(out, "execution", "tree", watch.wait_for_event(name))
     began = time.monotonic()
-    with console.progress(len(watch.files), "files are parsed") as show_progress:
+    with progress(len(watch.files), "files are parsed") as tell:
         for name in rest:
             watch.drop_file(name)
-        watch.wait_until_parsed(show_progress)
+        watch.wait_until_parsed(tell)
     seconds = time.monotonic() - began
     _say(out, f"… and {len(rest)} more files in {seconds:.1f} s, the same way. The last events:")
     _run(out, "event", "tail", "-n", "6")

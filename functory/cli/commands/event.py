@@ -13,6 +13,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group, duration
 from functory.cli.input import ids, values
 from functory.cli.output import execution_result
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.cli.output.hidden import HIDDEN, HIDDEN_TEXT, readable
 from functory.engine.database import short_ids
 from functory.engine.database.id_times import lowest_id
@@ -20,6 +21,7 @@ from functory.engine.errors import FunctoryError, Invalid
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
     from functory.client import Functory
@@ -181,7 +183,7 @@ def list_(
 
 
 @app.command(epilog="Example: functory event show ID")
-def show(id_: Id, json: AsJson = False) -> None:
+def show(id_: Id, open_: Open = False, json: AsJson = False) -> None:
     """Show one event, its data, and what the triggers decided."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
@@ -189,6 +191,8 @@ def show(id_: Id, json: AsJson = False) -> None:
         row = engine.events.get(id_)
         firings = engine.lineage.firings(id_)
         whole = _as_json(engine, id_) if json else {}
+        if open_:
+            open_page(engine, "events", id_)
     if json:
         out.value(whole)
         return
@@ -256,6 +260,7 @@ def why(
             "--times", help="Show where the milliseconds went: each step of the event and its executions."
         ),
     ] = False,
+    open_: Open = False,
     json: AsJson = False,
 ) -> None:
     """Explain what each trigger decided about an event. Without a match: the clause that failed."""
@@ -264,12 +269,17 @@ def why(
         from functory.cli.output import event_times
 
         with session.engine() as engine:
-            event_times.draw(engine, ids.event_id(engine, id_), out)
+            id_ = ids.event_id(engine, id_)
+            event_times.draw(engine, id_, out)
+            if open_:
+                open_page(engine, "events", id_)
         return
     with session.engine() as engine:
         id_ = ids.event_id(engine, id_)
         row = engine.events.get(id_)
         answers = engine.explain_event(id_)
+        if open_:
+            open_page(engine, "events", id_)
     if json:
         from functory.rows.events import Decision
 
@@ -357,12 +367,12 @@ def _emit_file(path: str, skip: int, *, alone: bool, json: bool) -> None:
         if path != "-":
             total = sum(len(batch) for batch in event_lines.batches(path, most, skip=skip))
         written = 0
-        with console.progress(total, "events") as show:
+        with progress(total, "events") as tell:
             try:
                 for batch in event_lines.batches(path, most, skip=skip):
                     engine.events.write(batch, source="/functory/cli", author=engine.author)
                     written += len(batch)
-                    show(written)
+                    tell(written)
             except (FunctoryError, KeyboardInterrupt):
                 if written:
                     console.warn(

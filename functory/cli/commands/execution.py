@@ -12,6 +12,7 @@ from functory.cli import batch, session
 from functory.cli.command_group import Timeout, Wait, Yes, command_group
 from functory.cli.input import ids
 from functory.cli.output import compensation, execution_detail, execution_result
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -105,7 +106,7 @@ def list_(
 
 
 @app.command(epilog="Example: functory execution show ID")
-def show(id_: Id, json: AsJson = False) -> None:
+def show(id_: Id, open_: Open = False, json: AsJson = False) -> None:
     """Show everything about one execution."""
     out = CommandOutput(json=json)
     with session.engine() as engine:
@@ -116,6 +117,8 @@ def show(id_: Id, json: AsJson = False) -> None:
         logs = len(engine.executions.logs(id_))
         places = engine.executions.slot_requests(id_)
         whole = execution_result.as_json(engine, row) if json else {}
+        if open_:
+            open_page(engine, "executions", id_)
     if json:
         from functory.rows.executions import Attempt, Span
 
@@ -229,6 +232,7 @@ def tree_(
     all_: Annotated[
         bool, typer.Option("--all", "-a", help="Also print events of the engine that started no execution.")
     ] = False,
+    open_: Open = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -237,11 +241,14 @@ def tree_(
 
     with session.engine() as engine:
         id_ = ids.any_id(engine, id_)
-        causal_tree.draw(engine, id_, CommandOutput(json=json, quiet=quiet), whole=not below, show_all=all_)
+        out = CommandOutput(json=json, quiet=quiet)
+        root = causal_tree.draw(engine, id_, out, whole=not below, show_all=all_)
+        if open_:
+            open_page(engine, "trees", root, at=id_)
 
 
 @app.command("why", epilog="Example: functory execution why ID")
-def why_(id_: Id, json: AsJson = False) -> None:
+def why_(id_: Id, open_: Open = False, json: AsJson = False) -> None:
     """Explain why an execution ran, waits or failed, and what to do."""
     from functory.explanations import executions as explanations
 
@@ -256,6 +263,8 @@ def why_(id_: Id, json: AsJson = False) -> None:
         ]
         alive = len(engine.workers_alive())
         embedded = engine.settings.embedded
+        if open_:
+            open_page(engine, "executions", id_)
     format_time = explanations.utc_time if json else console.format_time
     said = explanations.explain(
         found, children=waiting, workers=alive, embedded=embedded, format_time=format_time

@@ -12,6 +12,7 @@ from functory.cli import session
 from functory.cli.command_group import command_group, option
 from functory.cli.input import ids
 from functory.cli.output import models as output
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.engine.agents import money
 from functory.terminal.console import AsJson, CommandOutput, Quiet, short_json
 
@@ -67,11 +68,15 @@ def calls_(
 
 @app.command(epilog="Example: functory llm show 01998c5e-…")
 def show(
-    call: Annotated[str, typer.Argument(help="Id of the call.", show_default=False)], json: AsJson = False
+    call: Annotated[str, typer.Argument(help="Id of the call.", show_default=False)],
+    open_: Open = False,
+    json: AsJson = False,
 ) -> None:
     """Show a call: its request, its answer, its tries and their cost."""
     with session.engine() as engine:
         row = engine.calls.get(engine.find_id(call, "call"))
+        if open_:
+            open_page(engine, "calls", row["id"])
     out = CommandOutput()
     if json:
         out.value(output.public_call(row))

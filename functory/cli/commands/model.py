@@ -10,6 +10,7 @@ from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import model_fields as options
 from functory.cli.output import models as output
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -153,11 +154,13 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 
 @app.command(epilog="Example: functory model show small")
-def show(name: Name, json: AsJson = False) -> None:
+def show(name: Name, open_: Open = False, json: AsJson = False) -> None:
     """Show a model with all its fields and its health."""
     with session.engine() as engine:
         row = engine.models.get(name)
         data = output.public(session.read_models(engine).model(name)) if json else {}
+        if open_:
+            open_page(engine, "models", name)
     if json:
         CommandOutput().value(data)
         return

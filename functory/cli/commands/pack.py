@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,10 @@ from functory.cli import session
 from functory.cli.command_group import command_group
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
+    from functory.pack_import import PackImport
     from functory.packs.stackstorm.pack import Pack
 
 app = command_group("Packs of other systems, imported as functions and triggers.")
@@ -72,10 +75,10 @@ def import_(
         settings = load_settings()
         with Runner.from_settings(settings) as runner:
             check_tier(settings, runner, inspecting=True)
-            PackImport(pack, runner.inspect, None).run()
+            _run_import(PackImport(pack, runner.inspect, None), pack)
     else:
         with session.engine(create=True) as engine:
-            PackImport(pack, engine.inspect, engine).run()
+            _run_import(PackImport(pack, engine.inspect, engine), pack)
     out = CommandOutput(json=json)
     if json:
         entries = [entry.as_json() for entry in pack.entries]
@@ -90,6 +93,12 @@ def import_(
         )
         return
     _draw(out, pack, dry_run)
+
+
+def _run_import(made: PackImport, pack: Pack) -> None:
+    with progress(len(pack.entries), "entries") as tell:
+        done = itertools.count(1)
+        made.run(lambda _: tell(next(done)))
 
 
 def _draw(out: CommandOutput, pack: Pack, dry_run: bool) -> None:

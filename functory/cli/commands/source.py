@@ -10,6 +10,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm
 from functory.cli.input import values
+from functory.cli.output.dashboard_page import Open, open_source
 from functory.cli.output.saved import print_saved
 from functory.cli.source_verbs import draw_source
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -122,11 +123,13 @@ def list_(
 
 
 @app.command(epilog="Example: functory source show queue orders")
-def show(kind: Kind, name: Name, json: AsJson = False) -> None:
+def show(kind: Kind, name: Name, open_: Open = False, json: AsJson = False) -> None:
     """Show configuration, cursor and problem of a source, and why it refused what came."""
     with session.engine() as engine:
         row = _with_plugin_problem(engine.sources.get(kind, name))
         data = _as_json(engine, row) if json else {}
+        if open_:
+            open_source(engine, kind, name)
     out = CommandOutput(json=json)
     if json:
         out.value(data)

@@ -9,6 +9,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import Yes, command_group, confirm, option
 from functory.cli.input.passwords import PasswordStdin, read_password
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 app = command_group("Users of the HTTP API and the dashboard.")
@@ -82,11 +83,13 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 
 @app.command(epilog="Example: functory user show ada")
-def show(name: Name, json: AsJson = False) -> None:
+def show(name: Name, open_: Open = False, json: AsJson = False) -> None:
     """Show a user: role, rights, labels, logins and tokens."""
     with session.engine() as engine:
         row = engine.users.get(name)
         counts = {"tokens": len(engine.tokens.list(name)), "logins": len(engine.logins.list(name))}
+        if open_:
+            open_page(engine, "people", row["name"])
     shown = {field: row[field] for field in FIELDS}
     if json:
         from functory.rows.access import UserRow

@@ -11,6 +11,7 @@ import typer
 from functory.cli import session
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, count_of
+from functory.terminal.progress import progress
 
 # At least one invariant does not hold.
 EXIT_VIOLATED = 7
@@ -54,13 +55,15 @@ def verify(
     invariants.check_codes(codes)
     with session.engine() as engine:
         now = engine.database.clock.now()
-        results = invariants.verify(
-            engine.database,
-            engine.settings,
-            since=None if back is None else now - back,
-            patience=resting,
-            only=codes,
-        )
+        with progress(unit="invariants") as tell:
+            results = invariants.verify(
+                engine.database,
+                engine.settings,
+                since=None if back is None else now - back,
+                patience=resting,
+                only=codes,
+                progress=tell,
+            )
         if back is None and resting is None and not codes:
             # A complete check replaces the results that the metrics show.
             verifier.save_results(engine.database, results, whole=True)
@@ -69,7 +72,8 @@ def verify(
             from functory.triggers.analysis.routing_audit import audit_routing
 
             reach = back or timedelta(seconds=durations.parse(DEEP_DEFAULT_SINCE, "--since"))
-            again = asdict(audit_routing(engine.database, engine.settings, now - reach))
+            with progress(engine.events.count(now - reach), "events") as tell:
+                again = asdict(audit_routing(engine.database, engine.settings, now - reach, progress=tell))
     broken = any(one.count for one in results) or bool(again and again["missing"])
     if json:
         out.value(

@@ -32,7 +32,7 @@ def run(
     draft: Mapping[str, Any] | None,
     *,
     since: datetime,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Result:
     """Make a backtest and wait for its end; when the wait is broken off, it is cancelled. Raises :class:`Conflict` for
     one that somebody cancelled.
@@ -45,7 +45,7 @@ def run(
             pause = min(pause * 1.5, LONGEST_PAUSE)
             job = server.backtests.get(job.id)
             if progress is not None:
-                progress(job.done)
+                progress(job.done, job.total)
     except KeyboardInterrupt:
         server.backtests.cancel(job.id)
         raise

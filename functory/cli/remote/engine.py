@@ -82,6 +82,11 @@ class RemoteEngine:
             raise AttributeError(name)
         raise here_only(name)
 
+    @property
+    def url(self) -> str:
+        """The address of the server, where its dashboard is too."""
+        return self._server.connection.url
+
     def start(self) -> RemoteEngine:
         """The roles of a server run already."""
         return self
@@ -217,7 +222,7 @@ class RemoteEngine:
         draft: Mapping[str, Any] | None = None,
         *,
         since: datetime,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int, int | None], None] | None = None,
     ) -> Result:
         """Decide again on the events since ``since``."""
         from functory.cli.remote import backtests

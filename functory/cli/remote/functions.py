@@ -217,8 +217,8 @@ class Secrets(Part):
         """A value never leaves the server."""
         raise Refused(
             f"the value of the secret {name} is not sent",
-            "FUNCTORY_URL names a server, and it returns no values of secrets",
-            "run the command on that machine, without FUNCTORY_URL",
+            "the command speaks to a server, which returns no values of secrets",
+            "run it on that machine: FUNCTORY_URL= functory …",
         )
 
     def add_key(self) -> Never:
@@ -284,8 +284,8 @@ class State(Part):
 def _keys_stay() -> Refused:
     return Refused(
         "keys are changed on the machine of the server only",
-        "FUNCTORY_URL names a server, and the keys of its secrets are never sent",
-        "run the command on that machine, without FUNCTORY_URL",
+        "the command speaks to a server, and the keys of its secrets are never sent",
+        "run it on that machine: FUNCTORY_URL= functory …",
     )
 
 

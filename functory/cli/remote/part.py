@@ -28,8 +28,8 @@ def here_only(what: str) -> Refused:
     """The error for what needs the machine of the server."""
     return Refused(
         "this works on the machine of the server only",
-        f"FUNCTORY_URL names a server, and its API does not offer {what}",
-        "run the command on that machine, without FUNCTORY_URL",
+        f"the command speaks to a server, and its API does not offer {what}",
+        "run it on that machine: FUNCTORY_URL= functory …",
     )
 
 

@@ -54,7 +54,7 @@ def remote(served: tuple[Functory, str, str]) -> Iterator[RemoteFunctory]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def history(served: tuple[Functory, str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Ids of what the commands are asked about."""
     engine = served[0]
@@ -110,6 +110,16 @@ def shells(served: tuple[Functory, str, str], tmp_path: Path) -> tuple[Shell, Sh
     del far.environment["FUNCTORY_HOME"]
     far.environment |= {"FUNCTORY_URL": served[1], "FUNCTORY_TOKEN": served[2]}
     return local, far
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The links that commands open, in place of a browser."""
+    import webbrowser
+
+    links: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda link: not links.append(link))
+    return links
 
 
 @pytest.fixture

@@ -95,6 +95,14 @@ def question_of(engine: Functory, run: str) -> str:
     return engine.runs.get(run)["questions"][0]["id"]
 
 
+def test_agents_and_runs_open_their_pages(
+    asked: dict[str, str], served: tuple[Functory, str, str], shells: tuple[Shell, Shell], opened: list[str]
+) -> None:
+    shells[1].run("agent", "show", "clerk", "--open")
+    shells[1].run("agent", "runs", "show", asked["done"], "--open")
+    assert opened == [f"{served[1]}/agents/clerk", f"{served[1]}/runs/{asked['done']}"]
+
+
 @pytest.mark.parametrize("line", READS)
 def test_a_reading_command_prints_the_same_over_a_server(
     line: str, asked: dict[str, str], shells: tuple[Shell, Shell]

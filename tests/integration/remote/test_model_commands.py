@@ -57,6 +57,14 @@ def asked(served: tuple[Functory, str, str], tmp_path_factory: pytest.TempPathFa
     return {"call": call["id"], "failed": failed["id"], "root": call["root_id"]}
 
 
+def test_models_and_calls_open_their_pages(
+    asked: dict[str, str], served: tuple[Functory, str, str], shells: tuple[Shell, Shell], opened: list[str]
+) -> None:
+    shells[1].run("model", "show", "scripted", "--open")
+    shells[1].run("llm", "show", asked["call"], "--open")
+    assert opened == [f"{served[1]}/models/scripted", f"{served[1]}/calls/{asked['call']}"]
+
+
 @pytest.mark.parametrize("line", READS)
 def test_a_reading_command_prints_the_same_over_a_server(
     line: str, asked: dict[str, str], shells: tuple[Shell, Shell]

@@ -70,7 +70,8 @@ def fault_of(words: list[str], *, advice: bool = True) -> str:
     while hasattr(command, "commands"):
         if not rest or rest[0] == "--help":
             return ""
-        verb, *rest = rest
+        # An address may stand in the place of a verb.
+        verb, *rest = getattr(command, "with_verb", list)(rest)
         if verb not in command.commands:
             return f"{name} has no verb {verb}"
         command = command.commands[verb]

@@ -46,7 +46,8 @@ def test_a_command_in_a_text_exists_with_its_options(text: str) -> None:
     command: Any = application.load_command(entry)
     # A group may have groups: agent runs list.
     while hasattr(command, "commands") and arguments:
-        verb, *arguments = arguments
+        # An address may stand in the place of a verb.
+        verb, *arguments = getattr(command, "with_verb", list)(arguments)
         assert verb in command.commands, f"there is no functory {name} {verb}"
         command = command.commands[verb]
     known = {

@@ -12,6 +12,7 @@ from functory.cli.commands.agent import runs
 from functory.cli.input import agent_fields as options
 from functory.cli.input import values
 from functory.cli.output import agents as output
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -121,10 +122,12 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 
 @app.command(epilog="Example: functory agent show helper")
-def show(name: Name, json: AsJson = False) -> None:
+def show(name: Name, open_: Open = False, json: AsJson = False) -> None:
     """Show an agent with what it may use and spend."""
     with session.engine() as engine:
         row = engine.agents.get(name)
+        if open_:
+            open_page(engine, "agents", name)
     if json:
         CommandOutput().value(output.public(row))
         return

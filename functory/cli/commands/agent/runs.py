@@ -14,6 +14,7 @@ from functory.cli.commands.agent import reruns
 from functory.cli.input import ids
 from functory.cli.output import agents as output
 from functory.cli.output import models as model_output
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
@@ -70,10 +71,12 @@ def _rows_as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 @app.command(epilog="Example: functory agent runs show @last")
-def show(run: Run, json: AsJson = False) -> None:
+def show(run: Run, open_: Open = False, json: AsJson = False) -> None:
     """Show a run: its state and why, what it waits for, what it has spent."""
     with session.engine() as engine:
         row = engine.runs.get(run_id(engine, run))
+        if open_:
+            open_page(engine, "runs", row["id"])
     if json:
         CommandOutput().value(output.public_run(row))
         return

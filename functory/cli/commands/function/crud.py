@@ -12,6 +12,7 @@ from functory.cli.command_group import FunctionReference, Yes, command_group, co
 from functory.cli.commands.function import labels, log_policy, run, save, search, stats, versions
 from functory.cli.input.labels import CONTEXT
 from functory.cli.output import function_version
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def show(
         str | None,
         typer.Option(help="Print only the text of this module of its own.", show_default=False),
     ] = None,
+    open_: Open = False,
     json: AsJson = False,
 ) -> None:
     """Show source, schemas and dependencies of one version."""
@@ -79,6 +81,9 @@ def show(
     out = CommandOutput(json=json)
     with session.engine() as engine:
         row = _get(engine, name)
+        if open_:
+            version = ("v", row["number"]) if "@" in name else ()
+            open_page(engine, "functions", row["name"], *version)
         if source:
             out.text(row["source"].rstrip("\n"))
             return

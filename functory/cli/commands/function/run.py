@@ -12,7 +12,7 @@ import typer
 from functory.cli import session
 from functory.cli.command_group import FunctionReference, Timeout, Wait
 from functory.cli.input import values as input_values
-from functory.cli.output import execution_result
+from functory.cli.output import dashboard_page, execution_result
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 
@@ -33,6 +33,7 @@ def run(
     ] = None,
     wait: Wait = True,
     timeout: Timeout = None,
+    open_: dashboard_page.Open = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,6 +47,9 @@ def run(
     out = CommandOutput(json=json, quiet=quiet)
     with session.engine(start=wait) as engine:
         function, version = dependencies.parse_reference(name)
+        if open_:
+            # A missing dashboard is an error before something runs.
+            dashboard_page.address(engine)
         try:
             row = engine.executions.start(
                 function,
@@ -60,6 +64,8 @@ def run(
                 raise
             meant = choices.suggestion(function, known).removeprefix("; ")
             raise NotFound(error.what, meant, error.try_) from None
+        if open_:
+            dashboard_page.open_page(engine, "executions", row["id"])
         if not wait:
             execution_result.print_queued(engine, row, out)
             return

@@ -14,6 +14,7 @@ from functory.cli.commands.trigger import debug, labels
 from functory.cli.commands.trigger import guards as guard_commands
 from functory.cli.input import values
 from functory.cli.input.labels import CONTEXT
+from functory.cli.output.dashboard_page import Open, open_page
 from functory.cli.output.saved import print_saved
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
@@ -209,7 +210,7 @@ def list_(json: AsJson = False, quiet: Quiet = False) -> None:
 
 
 @app.command(epilog="Example: functory trigger show reorder")
-def show(name: Name, json: AsJson = False) -> None:
+def show(name: Name, open_: Open = False, json: AsJson = False) -> None:
     """Show pattern, condition, input, guards and state of a trigger."""
     from functory.cli.output import trigger_definition
 
@@ -219,6 +220,8 @@ def show(name: Name, json: AsJson = False) -> None:
         )
         failure = engine.trigger_failure(row)
         data = _as_json(session.read_models(engine).trigger(name, totals=True)) if json else {}
+        if open_:
+            open_page(engine, "triggers", name)
     out = CommandOutput(json=json)
     if json:
         out.value(data)

@@ -18,6 +18,7 @@ from functory.cli.input import ids, values
 from functory.engine.serialization.control_characters import one_line
 from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, count_of
+from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -264,7 +265,7 @@ def backtest(
         start = engine.now() - timedelta(seconds=durations.parse(since, "--since"))
         draft = values.read_json_object(f"@{what}", "the draft") if Path(what).is_file() else None
         name = str(draft.pop("name", Path(what).stem)) if draft is not None else what
-        with _progress(engine.events.count(start), json) as tell:
+        with progress(engine.events.count(start), "events") as tell:
             result = engine.backtest(name, draft, since=start, progress=tell)
     out = CommandOutput(json=json)
     if json:
@@ -310,28 +311,6 @@ def _count_firings(counts: Mapping[str, Any], unit: str = "") -> str:
 
 def _counts(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(counted.items()))
-
-
-def _progress(total: int | None, quiet: bool) -> Any:
-    """A bar on a terminal. Of how many events is not known (None) when a server runs the backtest."""
-    import contextlib
-
-    @contextlib.contextmanager
-    def nothing() -> Any:
-        yield None
-
-    if quiet or not sys.stderr.isatty() or (total is not None and total < 10_000):
-        return nothing()
-    from rich.console import Console
-    from rich.progress import Progress
-
-    @contextlib.contextmanager
-    def bar() -> Any:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("events", total=total)
-            yield lambda done: progress.update(task, completed=done)
-
-    return bar()
 
 
 def _print_graph(out: CommandOutput, found: Graph, looping: Collection[str]) -> None:

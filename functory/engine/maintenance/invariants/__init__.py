@@ -112,19 +112,21 @@ def verify(
     patience: float | None = None,
     only: Collection[str] = (),
     examples: int = 5,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[InvariantResult]:
     """Check every invariant, or those of ``only``; one result each, in their order.
 
     ``since`` limits the check to rows made from then on. ``patience`` is the seconds that an open row may rest
     without progress before I1, I5 and I14 count it (default: the time after which the settings make a fault sure). With
-    0 every open row counts, for a run that has ended. Each query reads a snapshot of its own.
+    0 every open row counts, for a run that has ended. Each query reads a snapshot of its own. ``progress`` gets the
+    number of invariants that were checked, and of those that are to be.
     Raises :class:`Unavailable`, and :class:`Invalid` for an unknown code.
     """
     check_codes(only)
     found: list[InvariantResult] = []
-    for one in INVARIANTS:
-        if only and one.code not in only:
-            continue
+    wanted = [one for one in INVARIANTS if not only or one.code in only]
+    for one in wanted:
+        progress(len(found), len(wanted))
         start = time.perf_counter()
         with database.read() as tx:
             asked = QueryParameters.of(tx, settings, since, patience)

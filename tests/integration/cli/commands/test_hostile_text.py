@@ -77,7 +77,8 @@ REASONS = {
         canary promote, canary stop, dashboard link, function delete, function disable, function enable, function label,
         function log-policy, function rename,
         agent add, agent enable, agent disable, agent remove, approval answer, approval approve,
-        login end, token create, token forget, model add, model enable, model remove, budget remove-quota,
+        login end, login server, logout, token create, token forget, model add, model enable, model remove,
+        budget remove-quota,
         token list, token revoke, token store, trigger label, user create, user delete, user disable, user enable,
         user password, user update, trigger add, trigger budget, trigger delete, trigger halt, trigger
         promote, trigger resume-suppressed, trigger unhalt, event release, secret delete, secret list, secret
