@@ -73,4 +73,6 @@ def test_who_is_not_logged_in_comes_to_the_login_whichever_answer_is_first(
     page.wait_for_url(f"{screen.url}/login?next=%2Fexecutions")
     page.wait_for_selector("input[name=password]")
     screen.silent()
+    # A late answer must not come when the next test has the browser.
+    page.unroute_all(behavior="wait")
     context.close()
