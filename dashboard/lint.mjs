@@ -17,6 +17,7 @@ const SCRIPT_RULES = [
   [/\b(localStorage|sessionStorage)\b/, "storage is read and written by src/storage.ts", ["src/storage.ts"]],
   [/\bfetch\s*\(/, "requests are sent by src/api.ts", ["src/api.ts"]],
   [/\bset(?:Interval)\s*\(/, "clocks are kept by src/clock.ts", ["src/clock.ts", "src/stream.worker.ts"]],
+  [/\bJSON\.(?:parse|stringify)\b/, "JSON is read and written by src/json_numbers.ts, which keeps large integers", ["src/json_numbers.ts"]],
   [/@ts-(?:ignore|nocheck|expect-error)/, "the compiler is not silenced"],
 ];
 const STYLE_RULES = [

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { Query } from "./urls.ts";
 import { queryText } from "./urls.ts";
+import { jsonText, parseJson } from "./json_numbers.ts";
 
 const BASE = "/api/v1";
 
@@ -122,7 +123,7 @@ async function request(
     answer = await fetch(BASE + url, {
       method,
       headers,
-      body: method === "GET" ? null : JSON.stringify(body ?? {}),
+      body: method === "GET" ? null : jsonText(body ?? {}),
       credentials: "same-origin",
       cache: "no-store",
       signal: options.signal ?? null,
@@ -193,7 +194,7 @@ const unanswered = new Map<string, string>();
 /** A change. */
 export async function send<T>(method: Method, path: string, body?: unknown, options: Options = {}): Promise<T> {
   if (!options.once) return (await readBody(await request(method, path, body, options))) as T;
-  const what = JSON.stringify([method, path, body, options.ifMatch]);
+  const what = jsonText([method, path, body, options.ifMatch]);
   const key = unanswered.get(what) ?? newKey();
   unanswered.set(what, key);
   try {
@@ -209,7 +210,7 @@ export async function send<T>(method: Method, path: string, body?: unknown, opti
 
 async function readBody(answer: Response): Promise<unknown> {
   if (answer.status === 204) return null;
-  if (answer.headers.get("content-type")?.includes("json")) return answer.json();
+  if (answer.headers.get("content-type")?.includes("json")) return parseJson(await answer.text());
   throw new Problem(
     -1,
     "the answer is not from Functory",

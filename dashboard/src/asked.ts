@@ -3,6 +3,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem, send } from "./api.ts";
+import { jsonText, parseJson } from "./json_numbers.ts";
 
 export interface Asked<T> {
   readonly answer: T | null;
@@ -15,7 +16,7 @@ export interface Asked<T> {
 
 /** POSTs `body` to `path` once it has not changed for `pause` milliseconds. A null body asks nothing. */
 export function useAsked<T>(path: string, body: unknown, pause: number): Asked<T> {
-  const key = body === null ? null : JSON.stringify(body);
+  const key = body === null ? null : jsonText(body);
   const [state, setState] = useState<{ key: string | null; answer: T | null; of: unknown; error: Problem | null }>({
     key: null,
     answer: null,
@@ -29,8 +30,8 @@ export function useAsked<T>(path: string, body: unknown, pause: number): Asked<T
     const timer = setTimeout(
       () => {
         asked.current = true;
-        send<T>("POST", path, JSON.parse(key) as unknown, { signal: abort.signal }).then(
-          (answer) => setState({ key, answer, of: JSON.parse(key), error: null }),
+        send<T>("POST", path, parseJson(key), { signal: abort.signal }).then(
+          (answer) => setState({ key, answer, of: parseJson(key), error: null }),
           (error: unknown) => {
             if (error instanceof DOMException && error.name === "AbortError") return;
             setState((last) => ({ ...last, key, error: asProblem(error) }));

@@ -1,5 +1,7 @@
 // What the editors complete: names of functions, event types, and the fields of an event that was seen. Pure.
 
+import { jsonText } from "./json_numbers.ts";
+
 export interface Word {
   readonly label: string;
   readonly kind: "function" | "type" | "field";
@@ -23,7 +25,7 @@ export function fieldsOf(data: unknown, root = "data", limit = 200): Word[] {
 function exampleOf(value: unknown): string {
   if (Array.isArray(value)) return "list";
   if (value !== null && typeof value === "object") return "object";
-  const text = JSON.stringify(value) ?? "";
+  const text = jsonText(value) ?? "";
   return text.length > 30 ? `${text.slice(0, 29)}…` : text;
 }
 

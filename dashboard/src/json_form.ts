@@ -1,5 +1,7 @@
 // Forms from JSON Schema (2020-12), as far as forms are good for: the rest is JSON text. The server validates. Pure.
 
+import { jsonText, parseJson } from "./json_numbers.ts";
+
 export type Schema =
   | boolean
   | {
@@ -105,7 +107,7 @@ export function fieldOf(schema: Schema | undefined, root: Schema): Field {
 export function titleOf(schema: Schema, root: Schema): string {
   const one = resolve(schema, root);
   if (one.title) return one.title;
-  if (one.const !== undefined) return JSON.stringify(one.const);
+  if (one.const !== undefined) return jsonText(one.const);
   if (Array.isArray(one.type)) return one.type.join(" or ");
   return typeof one.type === "string" ? one.type : "any value";
 }
@@ -131,17 +133,17 @@ export function initial(schema: Schema | undefined, root: Schema, depth = 0): un
 }
 
 /** A number as typed; text that is no number stays text, and the server says what is wrong with it. */
-export function typedNumber(text: string): number | string | undefined {
+export function typedNumber(text: string): unknown {
   const trimmed = text.trim();
   if (!trimmed) return undefined;
-  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(trimmed) ? Number(trimmed) : text;
+  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(trimmed) ? (typedJson(trimmed).value ?? text) : text;
 }
 
 /** JSON as typed: the value, or what is wrong with it. Empty is "not given". */
 export function typedJson(text: string): { readonly value?: unknown; readonly problem?: string } {
   if (!text.trim()) return {};
   try {
-    return { value: JSON.parse(text) as unknown };
+    return { value: parseJson(text) };
   } catch (error) {
     return { problem: error instanceof Error ? error.message : "not JSON" };
   }

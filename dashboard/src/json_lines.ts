@@ -1,6 +1,7 @@
 // JSON values as lines of a tree. Pure.
 
 import { isRedacted } from "./rows.ts";
+import { jsonText, parseJson } from "./json_numbers.ts";
 
 export type JsonKind = "object" | "array" | "string" | "number" | "boolean" | "null" | "redacted";
 
@@ -28,6 +29,7 @@ export function kindOf(value: unknown): JsonKind {
   if (isRedacted(value) && Object.keys(value).length === 1) return "redacted";
   if (Array.isArray(value)) return "array";
   const kind = typeof value;
+  if (kind === "bigint") return "number";
   return kind === "object" || kind === "string" || kind === "number" || kind === "boolean" ? kind : "string";
 }
 
@@ -54,7 +56,7 @@ export type ReadJson =
 /** Reads the text of a payload. Throws a SyntaxError when it is no JSON. */
 export function readJson(text: string): ReadJson {
   if (text.length <= MAX_BYTES) {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = parseJson(text);
     if (countNodes(value) <= MAX_NODES) return { large: false, value };
   }
   return { large: true, beginning: text.slice(0, PREVIEW), size: text.length };
@@ -64,7 +66,7 @@ export function readJson(text: string): ReadJson {
 export function pathOf(path: string, key: string | number): string {
   if (typeof key === "number") return `${path}[${key}]`;
   if (/^[A-Za-z_][\w-]*$/.test(key)) return path ? `${path}.${key}` : key;
-  return `${path}[${JSON.stringify(key)}]`;
+  return `${path}[${jsonText(key)}]`;
 }
 
 /**

@@ -1,5 +1,7 @@
 // Where the members of a JSON text are: for faults that name a JSON pointer. Pure.
 
+import { parseJson } from "./json_numbers.ts";
+
 interface Place {
   /** Counts from 1. */
   readonly line: number;
@@ -23,7 +25,7 @@ export function placeOf(text: string, pointer: string): Place | null {
     while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
     at++;
     try {
-      return JSON.parse(text.slice(start, at)) as string;
+      return parseJson(text.slice(start, at)) as string;
     } catch {
       return "";
     }

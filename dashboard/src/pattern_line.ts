@@ -1,5 +1,7 @@
 // A pattern on one line, as people read it: `order.created, order.changed · data.amount > 500 · subject ada`.
 
+import { jsonText, parseJson } from "./json_numbers.ts";
+
 type Json = unknown;
 
 const OPERATORS: Readonly<Record<string, string>> = { "=": "=", "<": "<", "<=": "≤", ">": ">", ">=": "≥" };
@@ -8,7 +10,7 @@ const OPERATORS: Readonly<Record<string, string>> = { "=": "=", "<": "<", "<=": 
 export function patternLine(text: string): string {
   let pattern: Json;
   try {
-    pattern = JSON.parse(text);
+    pattern = parseJson(text) as Json;
   } catch {
     return text;
   }
@@ -21,7 +23,7 @@ function clauses(path: string, pattern: Readonly<Record<string, Json>>): string[
   return Object.entries(pattern).flatMap(([key, value]) => {
     const here = path ? `${path}.${key}` : key;
     if (isValues(value)) return [`${here} ${values(value)}`];
-    return isObject(value) ? clauses(here, value) : [`${here} ${JSON.stringify(value)}`];
+    return isObject(value) ? clauses(here, value) : [`${here} ${jsonText(value)}`];
   });
 }
 
@@ -33,7 +35,7 @@ function oneValue(value: Json): string {
   if (typeof value === "string") return value;
   const [name, operand] = isObject(value) ? (Object.entries(value)[0] ?? []) : [];
   if (name === "numeric" && Array.isArray(operand)) return numeric(operand);
-  return name === undefined ? JSON.stringify(value) : `${name} ${text(operand)}`;
+  return name === undefined ? jsonText(value) : `${name} ${text(operand)}`;
 }
 
 function numeric(operand: readonly Json[]): string {
@@ -44,7 +46,7 @@ function numeric(operand: readonly Json[]): string {
 }
 
 function text(value: Json): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value : jsonText(value);
 }
 
 function isValues(value: Json): value is readonly Json[] {

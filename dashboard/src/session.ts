@@ -4,6 +4,7 @@ import { computed, signal } from "@preact/signals";
 import { get, send } from "./api.ts";
 import type { Me, Right } from "./rows.ts";
 import { store, stored } from "./storage.ts";
+import { jsonText, parseJson } from "./json_numbers.ts";
 
 export const me = signal<Me | null>(null);
 
@@ -33,7 +34,7 @@ export async function loadMe(): Promise<void> {
 
 function keptPreferences(): Record<string, unknown> {
   try {
-    return (JSON.parse(stored("preferences") ?? "{}") ?? {}) as Record<string, unknown>;
+    return (parseJson(stored("preferences") ?? "{}") ?? {}) as Record<string, unknown>;
   } catch {
     return {};
   }
@@ -59,7 +60,7 @@ export async function prefer(changes: Readonly<Record<string, unknown>>): Promis
   me.value = { ...me.value, preferences };
   // Only users have preferences at the server; the owner's stay in the browser.
   if (me.value.kind === "user") me.value = await send<Me>("PATCH", "/me", { preferences });
-  else store("preferences", JSON.stringify(preferences));
+  else store("preferences", jsonText(preferences));
 }
 
 export function preference<T>(name: string, otherwise: T): T {

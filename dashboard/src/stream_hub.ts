@@ -1,6 +1,8 @@
 // Holds one EventSource for many listeners, with the union of their topics. Runs in the SharedWorker, or in the page
 // where there is none.
 
+import { parseJson } from "./json_numbers.ts";
+
 /** What a listener gets. `topic` is null for frames that concern every topic. */
 export type Message =
   | { readonly kind: "frame"; readonly event: string; readonly topic: string | null; readonly data: unknown }
@@ -166,7 +168,7 @@ export class StreamHub<L> {
     }
     let data: unknown;
     try {
-      data = JSON.parse(String(text));
+      data = parseJson(String(text));
     } catch {
       return;
     }

@@ -3,6 +3,7 @@
 
 import { typedJson } from "./json_form.ts";
 import { compactJson } from "./json_text.ts";
+import { jsonText, parseJson } from "./json_numbers.ts";
 
 export interface Draft {
   /** The pattern, or the composite, as JSON text. */
@@ -104,12 +105,12 @@ export function matchesAll(definition: Readonly<Record<string, unknown>>): boole
  */
 export function withClause(on: unknown, path: string, value: unknown): Record<string, unknown> {
   const names = [...path.replace(/\[\d+\]/g, "").matchAll(/([A-Za-z_][\w-]*)|\["((?:[^"\\]|\\.)*)"\]/g)].map(
-    (found) => found[1] ?? (JSON.parse(`"${found[2] ?? ""}"`) as string),
+    (found) => found[1] ?? (parseJson(`"${found[2] ?? ""}"`) as string),
   );
   const set = (pattern: unknown, at: number): unknown => {
     if (at === names.length) {
       const before = Array.isArray(pattern) ? pattern : [];
-      return before.some((one) => JSON.stringify(one) === JSON.stringify(value)) ? before : [...before, value];
+      return before.some((one) => jsonText(one) === jsonText(value)) ? before : [...before, value];
     }
     const name = names[at] as string;
     const inside = pattern && typeof pattern === "object" && !Array.isArray(pattern) ? pattern : {};

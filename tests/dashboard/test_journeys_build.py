@@ -205,6 +205,31 @@ def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_ri
     started.get_by_text("12", exact=True).wait_for()
 
 
+def test_a_large_integer_is_the_same_in_a_form_in_the_function_and_on_the_pages(
+    server: Deployment, hands: Hands
+) -> None:
+    # Neither is a number of JavaScript.
+    largest, middle = 2**64 - 1, 2**53 + 1
+    name = hands.name_for("ledger")
+    server.save(name, f"def {name}(account: int, rows) -> dict:\n    return {{'rows': [account, *rows]}}\n")
+    screen = hands.screen
+    screen.go(f"/functions/{name}").ready()
+    hands.write("account*", str(largest))
+    hands.write("rows*", f"[{middle}, -{middle}]")
+    hands.push("Run", exact=True)
+    screen.page.locator(".started").get_by_text("succeeded").wait_for()
+    (row,) = server.functory.executions.list(function=name)
+    assert server.functory.executions.get(row["id"])["result"] == {"rows": [largest, middle, -middle]}
+    screen.go(f"/executions/{row['id']}").ready()
+    for number in (largest, middle, -middle):
+        # In the input and in the result.
+        expect(screen.page.locator(".json-number", has_text=re.compile(rf"^{number}$"))).to_have_count(2)
+    event = server.functory.emit("ledger.closed", {"account": largest})
+    screen.go(f"/events/{event}").ready()
+    hands.push("Emit a copy")
+    expect(screen.page.get_by_label("Data, as JSON")).to_have_value(re.compile(str(largest)))
+
+
 def test_the_runs_of_a_function_come_with_advice_and_with_where_their_time_went(
     server: Deployment, hands: Hands
 ) -> None:

@@ -16,6 +16,7 @@ import { type Clause, type Decision, type Event, isRedacted } from "../rows.ts";
 import { can } from "../session.ts";
 import { urls } from "../urls.ts";
 import { EmitForm, emitting, startEmit } from "./events.tsx";
+import { jsonText } from "../json_numbers.ts";
 
 export function EventPage({ id }: { id: string }) {
   const event = useData<Event>(route("events", id), {}, { topics: (one) => [`tree:${one.root_id}`] });
@@ -30,7 +31,7 @@ export function EventPage({ id }: { id: string }) {
     startEmit({
       type: row.type,
       subject: typeof row.subject === "string" ? row.subject : "",
-      data: isRedacted(row.data) ? "{}" : JSON.stringify(row.data, null, 2),
+      data: isRedacted(row.data) ? "{}" : jsonText(row.data, 2),
     });
   const release = async () => {
     try {

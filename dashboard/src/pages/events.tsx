@@ -18,6 +18,7 @@ import { can } from "../session.ts";
 import { useStream } from "../stream.ts";
 import { queryText, urls } from "../urls.ts";
 import { EventBeside } from "./event.tsx";
+import { parseJson } from "../json_numbers.ts";
 
 const COLUMNS: readonly Column<EventRow>[] = [
   {
@@ -200,7 +201,7 @@ export function EmitForm() {
   const emit = async () => {
     let value: unknown;
     try {
-      value = JSON.parse(data || "null");
+      value = parseJson(data || "null");
     } catch (error) {
       setFault(`This is not JSON: ${error instanceof Error ? error.message : ""}`);
       return;

@@ -10,7 +10,7 @@ import type {
 } from "../api.gen.ts";
 import { action, route, send } from "../api.ts";
 import { type Data, isPending, useData } from "../data.ts";
-import { count, duration, percent, plural } from "../format.ts";
+import { count, duration, percent, plural, visible } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { listOf, useFreshList } from "../lists.ts";
 import { ask } from "../parts/dialog.tsx";
@@ -49,6 +49,7 @@ import { RunPanel } from "./function_run.tsx";
 import { hourLabel, Labels } from "./functions.tsx";
 import { LogPolicy } from "./log_policy.tsx";
 import { SmallMap } from "./map.tsx";
+import { jsonText } from "../json_numbers.ts";
 
 const TABS: readonly Tab[] = [
   { id: "code", title: "Code" },
@@ -349,7 +350,7 @@ function GrantsTab({ row }: { row: FunctionDetail }) {
         {grants.length || row.secrets.length || row.permissions.length ? (
           <Facts
             of={[
-              ...grants.map(([name, value]) => [name, <code key={name}>{JSON.stringify(value)}</code>] as const),
+              ...grants.map(([name, value]) => [name, <code key={name}>{jsonText(value)}</code>] as const),
               ["secrets", row.secrets.join(", ")],
               ["permissions", row.permissions.join(", ")],
             ]}
@@ -366,7 +367,7 @@ function GrantsTab({ row }: { row: FunctionDetail }) {
             ["packages", row.requirements.join(", ") || "those of Functory"],
             [
               "limits",
-              Object.keys(row.limits).length ? <code>{JSON.stringify(row.limits)}</code> : "those of the settings",
+              Object.keys(row.limits).length ? <code>{jsonText(row.limits)}</code> : "those of the settings",
             ],
             ["compensated by", row.compensate],
             ["reused", row.reuse ? "an equal result is taken again" : null],
@@ -406,7 +407,7 @@ function VersionsTab({
           <span class={one.number === row.active ? "bold" : ""}>v{one.number}</span>{" "}
           {one.number === row.active && <Pill tone="ok">active</Pill>}{" "}
           {one.mark && (
-            <Pill tone={one.mark.mark === "bad" ? "bad" : "ok"} title={one.mark.reason}>
+            <Pill tone={one.mark.mark === "bad" ? "bad" : "ok"} title={visible(one.mark.reason)}>
               {one.mark.mark}
             </Pill>
           )}{" "}
@@ -507,7 +508,7 @@ export function askActivate(
           {row.active !== null && ` instead of v${row.active}`}. {plural(row.triggers.length, "trigger")} run
           {row.triggers.length === 1 ? "s" : ""} it.
         </p>
-        {bad && <p class="tone-bad">It is marked bad: {version.mark?.reason}</p>}
+        {bad && <p class="tone-bad">It is marked bad: {visible(version.mark?.reason ?? "")}</p>}
       </>
     ),
     verb: "Activate",

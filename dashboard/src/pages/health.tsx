@@ -12,6 +12,7 @@ import { toast, toastError } from "../parts/toast.tsx";
 import { path, setQuery, place } from "../router.ts";
 import { can } from "../session.ts";
 import { type Href, urls } from "../urls.ts";
+import { jsonText } from "../json_numbers.ts";
 
 export function HealthPage() {
   const data = useData<Health>("/health", {}, { every: 5 });
@@ -227,7 +228,7 @@ function Invariants({ of }: { of: Health }) {
               {one.what}
               {one.count > 0 && (
                 <p class="tone-bad">
-                  {plural(one.count, "violation")}: <Name text={JSON.stringify(one.examples)} mono />
+                  {plural(one.count, "violation")}: <Name text={jsonText(one.examples)} mono />
                 </p>
               )}
             </span>

@@ -11,6 +11,7 @@ import { Card, Fault, Mark, PageHead } from "../parts/small.tsx";
 import { toast } from "../parts/toast.tsx";
 import { go } from "../router.ts";
 import { urls } from "../urls.ts";
+import { jsonText } from "../json_numbers.ts";
 
 const text = (title: string, description?: string): Schema => ({
   type: "string",
@@ -86,7 +87,7 @@ function changesOf(before: Values, after: Values): Record<string, unknown> {
   const changes: Record<string, unknown> = {};
   for (const name of Object.keys(FIELDS)) {
     const [was, is] = [before[name], after[name]];
-    if (JSON.stringify(was) === JSON.stringify(is)) continue;
+    if (jsonText(was) === jsonText(is)) continue;
     changes[name] =
       name === "capabilities" ? partsOf((was ?? {}) as Values, (is ?? {}) as Values) : (is ?? null);
   }

@@ -16,6 +16,7 @@ import { isRedacted } from "../rows.ts";
 import { effectOf } from "../run_states.ts";
 import { urls } from "../urls.ts";
 import { argumentsOf, askedText, choicesOf, proposalOf, toolOf } from "./question_texts.ts";
+import { jsonText, parseJson } from "../json_numbers.ts";
 
 export type Decision = "approve" | "edit" | "answer" | "reject";
 
@@ -176,10 +177,10 @@ function ApproveTool(props: Props) {
 
 function Edit(props: Props) {
   const { question } = props.of;
-  const [text, setText] = useState(() => JSON.stringify(argumentsOf(question), null, 2));
+  const [text, setText] = useState(() => jsonText(argumentsOf(question), 2));
   const body = () => {
     try {
-      return { arguments: JSON.parse(text) as unknown };
+      return { arguments: parseJson(text) };
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       return new Problem(400, "the arguments are no JSON", why, "mend them, or cancel");

@@ -16,6 +16,7 @@ import {
 } from "../json_form.ts";
 import { visible } from "../format.ts";
 import { Button } from "./link.tsx";
+import { jsonText } from "../json_numbers.ts";
 
 export interface FormProps {
   readonly schema: Schema;
@@ -193,7 +194,7 @@ function Value(props: ValueProps) {
         {name}
       </label>
       {field.kind === "const" && (
-        <code id={id}>{typeof field.value === "string" ? field.value : JSON.stringify(field.value)}</code>
+        <code id={id}>{typeof field.value === "string" ? field.value : jsonText(field.value)}</code>
       )}
       {field.kind === "enum" && (
         <select
@@ -207,7 +208,7 @@ function Value(props: ValueProps) {
           <option value="">{required ? "choose" : "not given"}</option>
           {field.values.map((one, at) => (
             <option key={at} value={String(at)}>
-              {typeof one === "string" ? one : JSON.stringify(one)}
+              {typeof one === "string" ? one : jsonText(one)}
             </option>
           ))}
         </select>
@@ -293,7 +294,7 @@ function TextField({
   format: string | null;
   clears: boolean;
 }) {
-  const text = typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
+  const text = typeof value === "string" ? value : value === undefined ? "" : jsonText(value);
   const change = (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) =>
     onChange(event.currentTarget.value);
   // As it was when the field came: another element during typing would lose the focus and the text.
@@ -329,12 +330,12 @@ function JsonField({
   value: unknown;
   onChange: (value: unknown) => void;
 }) {
-  const shown = value === undefined ? "" : JSON.stringify(value, null, 2);
+  const shown = value === undefined ? "" : jsonText(value, 2);
   const [text, setText] = useState(shown);
   const read = typedJson(text);
   useEffect(() => {
     // The text of the person stays while it means the value; text that is no JSON is sent as a string.
-    if (JSON.stringify(read.problem ? text : read.value) !== JSON.stringify(value)) setText(shown);
+    if (jsonText(read.problem ? text : read.value) !== jsonText(value)) setText(shown);
   }, [shown]);
   return (
     <>

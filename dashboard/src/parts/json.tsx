@@ -7,6 +7,7 @@ import {
 } from "../json_lines.ts";
 import { Download, OutsideLink } from "./link.tsx";
 import { Copy, RedactedChip } from "./small.tsx";
+import { jsonText } from "../json_numbers.ts";
 
 const CUT = 400;
 
@@ -25,7 +26,7 @@ export function Json({ value, root = "", download, onPick, label = "Value" }: Js
   const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
   const [limit, setLimit] = useState(MAX_LINES);
   const [search, setSearch] = useState("");
-  const whole = useMemo(() => JSON.stringify(value, null, 2) ?? "null", [value]);
+  const whole = useMemo(() => jsonText(value, 2) ?? "null", [value]);
   const large = useMemo(() => whole.length > MAX_BYTES || countNodes(value) > MAX_NODES, [value, whole]);
   const { lines, more } = useMemo(
     () =>

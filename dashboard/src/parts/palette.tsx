@@ -19,6 +19,7 @@ import { Dialog } from "./dialog.tsx";
 import type { MarkName } from "./marks.ts";
 import { MARKS } from "./marks.ts";
 import { Mark } from "./small.tsx";
+import { jsonText, parseJson } from "../json_numbers.ts";
 
 interface Item {
   readonly id: string;
@@ -53,7 +54,7 @@ async function loadNames(): Promise<void> {
 
 function recent(): readonly Item[] {
   try {
-    const urls = JSON.parse(stored("recent") ?? "[]") as (Omit<Item, "id" | "to"> & { url: string })[];
+    const urls = parseJson(stored("recent") ?? "[]") as (Omit<Item, "id" | "to"> & { url: string })[];
     return urls.flatMap((one) => {
       const to = ownHref(one.url);
       return to && one.mark in MARKS ? [{ ...one, id: `recent:${one.url}`, to }] : [];
@@ -67,7 +68,7 @@ function remember(chosen: Item): void {
   if (!chosen.to) return;
   const rest = recent().filter((one) => one.to !== chosen.to);
   const list = [chosen, ...rest].slice(0, 8).map(({ id: _, to, ...one }) => ({ ...one, url: to }));
-  store("recent", JSON.stringify(list));
+  store("recent", jsonText(list));
 }
 
 function pages(): readonly Item[] {

@@ -22,6 +22,7 @@ import { node } from "./rows.ts";
 import { BROKEN } from "./small.tsx";
 import type { Stories } from "./stories.ts";
 import { at, EMOJI, HIDDEN, HOSTILE, LARGEST, LINES, LONG_WORD, PROSE, RIGHT_TO_LEFT, SCRIPT } from "./texts.ts";
+import { jsonText } from "../json_numbers.ts";
 
 const TEXTS = Object.values(HOSTILE);
 const STATES = ["succeeded", "running", "failed", "queued", "timed_out", "suppressed"];
@@ -426,7 +427,7 @@ const TRACE: Stories = {
 
 const SOURCE = `import functory\n\n\ndef parse_invoice(raw: dict) -> dict:\n    """Reads an invoice."""
     return {"id": raw["id"], "total": raw["amount"] * 1.19}\n`;
-const HOSTILE_SOURCE = TEXTS.map((text) => `print(${JSON.stringify(text)})  # ${text}`).join("\n");
+const HOSTILE_SOURCE = TEXTS.map((text) => `print(${jsonText(text)})  # ${text}`).join("\n");
 
 function Written({ value: first, ...rest }: Omit<CodeProps, "onChange">) {
   const [value, setValue] = useState(first);
