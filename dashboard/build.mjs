@@ -8,6 +8,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, watch, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliCompressSync } from "node:zlib";
 
 import * as esbuild from "esbuild";
 import { minify } from "terser";
@@ -86,6 +87,7 @@ async function build() {
   writeFileSync(`${OUT}/dev/parts.html`, page("/dev/parts.js", []));
   writeFileSync(`${OUT}/icon.svg`, readFileSync("icon.svg"));
   writeFileSync(`${OUT}/THIRD_PARTY.txt`, thirdParty([workers.metafile, app.metafile]));
+  if (!WATCHED) compress();
   const old = `${OUT}-old`;
   if (existsSync(STATIC)) renameSync(STATIC, old);
   renameSync(OUT, STATIC);
@@ -96,6 +98,15 @@ async function write({ outputFiles }) {
   for (const { path, contents, text } of outputFiles) {
     const smaller = path.endsWith(".js") && contents.length < LARGEST && !WATCHED;
     writeFileSync(path, smaller ? (await minify(text, TERSER)).code : contents);
+  }
+}
+
+// Brotli makes scripts 14 % smaller than gzip does, which the server knows by itself. Browsers take it over HTTPS and on
+// this machine.
+function compress() {
+  for (const name of readdirSync(ASSETS)) {
+    const content = readFileSync(`${ASSETS}/${name}`);
+    if (content.length > 1000) writeFileSync(`${ASSETS}/${name}.br`, brotliCompressSync(content));
   }
 }
 

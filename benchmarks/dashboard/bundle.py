@@ -11,11 +11,15 @@ from benchmarks.dashboard.readings import Reading
 
 FIRST_LOAD = "scripts of the first load"
 WITHOUT_EDITOR = "scripts without the editor"
+BROTLI = "scripts without the editor, over HTTPS"
 EDITOR = "scripts of the editor"
 
 
 def sizes(static: Path) -> Iterator[Reading]:
-    """The scripts of a build, compressed: each part with what it loads at once, without what was there before."""
+    """The scripts of a build, compressed: each part with what it loads at once, without what was there before.
+
+    A browser gets Brotli over HTTPS and from its own machine, and gzip elsewhere.
+    """
     scripts = {path.name: path.read_text() for path in (static / "assets").glob("*.js")}
     first = loaded(scripts, "app-")
     editor = loaded(scripts, "editor-") - first
@@ -26,6 +30,8 @@ def sizes(static: Path) -> Iterator[Reading]:
 
     yield Reading(FIRST_LOAD, size(first), "kB gz", 60)
     yield Reading(WITHOUT_EDITOR, size(set(scripts) - editor - differences), "kB gz", 110)
+    brotli = [static / "assets" / f"{name}.br" for name in set(scripts) - editor - differences]
+    yield Reading(BROTLI, sum(one.stat().st_size for one in brotli if one.exists()) / 1024, "kB br", 110)
     yield Reading(EDITOR, size(editor), "kB gz", 160)
     yield Reading("scripts of differences, beside the editor", size(differences), "kB gz")
 

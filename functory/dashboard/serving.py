@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,7 +51,8 @@ class StaticFile:
     """A file of the build, as it is sent."""
 
     content: bytes
-    compressed: bytes | None
+    # Encodings that are smaller, the smallest first.
+    encoded: dict[str, bytes]
     media_type: str
     etag: str
     cache: str
@@ -79,13 +81,17 @@ def _files_as_of(static: Path, _built: int) -> dict[str, StaticFile]:
     """
     files: dict[str, StaticFile] = {}
     for path in sorted(static.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.suffix != ".br":
             content = path.read_bytes()
-            compressed = gzip.compress(content, 9, mtime=0)
+            encoded = {"gzip": gzip.compress(content, 9, mtime=0)}
+            # The build makes these: Python has no Brotli.
+            brotli = path.with_name(f"{path.name}.br")
+            if brotli.is_file():
+                encoded = {"br": brotli.read_bytes()} | encoded
             name = path.relative_to(static).as_posix()
             files[f"/{name}"] = StaticFile(
                 content,
-                compressed if len(compressed) < len(content) * 0.9 else None,
+                {coding: one for coding, one in encoded.items() if len(one) < len(content) * 0.9},
                 mimetypes.guess_type(path.name)[0] or "application/octet-stream",
                 f'"{hashlib.sha256(content).hexdigest()[:24]}"',
                 FOREVER if name.startswith("assets/") else ASK_AGAIN,
@@ -136,7 +142,18 @@ def _send(file: StaticFile, request: Request, status: int = 200) -> Response:
     headers = {"cache-control": file.cache, "etag": file.etag, "vary": "accept-encoding"}
     if status == 200 and file.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if file.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
-        headers["content-encoding"] = "gzip"
-        return Response(file.compressed, status, headers, file.media_type)
+    accepted = _accepted(request.headers.get("accept-encoding", ""))
+    for coding, content in file.encoded.items():
+        if coding in accepted:
+            return Response(content, status, headers | {"content-encoding": coding}, file.media_type)
     return Response(file.content, status, headers, file.media_type)
+
+
+def _accepted(header: str) -> set[str]:
+    """The codings of ``Accept-Encoding`` that are not refused with ``q=0``."""
+    found: set[str] = set()
+    for one in header.lower().split(","):
+        coding, *parameters = (part.strip() for part in one.split(";"))
+        if not any(re.fullmatch(r"q=0(\.0*)?", part) for part in parameters):
+            found.add(coding)
+    return found

@@ -16,6 +16,8 @@ from functory.dashboard import serving
 
 ROOT = Path(__file__).parents[2]
 PAGE = {"accept": "text/html", "accept-encoding": "identity"}
+# What the build has made of the script; nothing here reads it.
+BROTLI = b"a small script"
 
 
 @pytest.fixture
@@ -24,6 +26,7 @@ def static(tmp_path: Path) -> Path:
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text("<!doctype html><title>Functory</title>")
     (folder / "assets" / "app-1A2B.js").write_text("export const text = 'functory';\n" * 200)
+    (folder / "assets" / "app-1A2B.js.br").write_bytes(BROTLI)
     (tmp_path / "secret.txt").write_text("not served")
     return folder
 
@@ -57,6 +60,27 @@ def test_files_with_a_hash_are_kept_for_ever_and_sent_compressed(client: TestCli
     assert answer.headers["content-type"].startswith("text/javascript")
     assert answer.content == (static / "assets" / "app-1A2B.js").read_bytes()
     assert len(gzip.compress(answer.content)) < len(answer.content) / 5
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [
+        ("gzip, deflate, br, zstd", "br"),
+        ("BR;q=0.5, gzip", "br"),
+        ("br;q=0, gzip;q=0.1", "gzip"),
+        ("brotli, xgzip, gzip;q=0.000", None),
+        ("", None),
+    ],
+)
+def test_the_smallest_coding_is_sent_that_the_browser_takes(
+    client: TestClient, accepted: str, coding: str | None
+) -> None:
+    with client.stream("GET", "/assets/app-1A2B.js", headers={"accept-encoding": accepted}) as answer:
+        sent = b"".join(answer.iter_raw())
+    assert answer.headers.get("content-encoding") == coding
+    assert answer.headers["vary"] == "accept-encoding"
+    assert (sent == BROTLI) == (coding == "br")
+    assert client.get("/assets/app-1A2B.js.br", headers={"accept": "*/*"}).status_code == 404
 
 
 @pytest.mark.parametrize(
