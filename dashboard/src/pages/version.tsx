@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Difference, Function as FunctionDetail, VersionUse } from "../api.gen.ts";
 import { action, route, send } from "../api.ts";
 import { isPending, useData } from "../data.ts";
-import { count } from "../format.ts";
+import { count, visible } from "../format.ts";
 import { ask } from "../parts/dialog.tsx";
 import { canonical, Diff } from "../parts/diff.tsx";
 import { Button, Link, LinkButton } from "../parts/link.tsx";
@@ -63,7 +63,7 @@ export function VersionPage({ name, n }: { name: string; n: string }) {
               <Link to={urls.function(name)}>active: {row.active === null ? "none" : `v${row.active}`}</Link>
             )}
             {row.mark && (
-              <Pill tone={row.mark.mark === "bad" ? "bad" : "ok"} title={row.mark.reason}>
+              <Pill tone={row.mark.mark === "bad" ? "bad" : "ok"} title={visible(row.mark.reason)}>
                 {row.mark.mark}
               </Pill>
             )}
@@ -90,7 +90,7 @@ export function VersionPage({ name, n }: { name: string; n: string }) {
                       ["packages", found.requirements.join(", ")],
                       ["secrets", found.secrets.join(", ")],
                       ["modules of one's own", Object.keys(found.modules).join(", ")],
-                      ["verdict", found.mark && `${found.mark.mark}: ${found.mark.reason} (${found.mark.by})`],
+                      ["verdict", found.mark && `${found.mark.mark}: ${visible(found.mark.reason)} (${found.mark.by})`],
                     ]}
                   />
                 </Card>

@@ -26,7 +26,7 @@ def verify(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CODE", help="Check only this invariant (I1 to I16). Repeatable."),
+        typer.Option(metavar="CODE", help="Check only this invariant, for example I7. Repeatable."),
     ] = None,
     patience: Annotated[
         str | None,
@@ -44,7 +44,7 @@ def verify(
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Check the eighteen invariants. Nothing is changed. Exit status 7 when one is violated."""
+    """Check the invariants of the database. Nothing is changed. Exit status 7 when one is violated."""
     from functory.engine.maintenance import invariants, verifier
     from functory.engine.serialization import durations
 

@@ -59,7 +59,7 @@ worker = Table(
 verification = Table(
     "verification",
     metadata,
-    Column("code", sa.String(8), primary_key=True),  # I1 … I16
+    Column("code", sa.String(8), primary_key=True),  # I1 … I30
     Column("count", sa.BigInteger, nullable=False),
     Column("examples", Json, nullable=False),
     Column("time", Instant, nullable=False),
