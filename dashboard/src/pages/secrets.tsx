@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { Secret, SecretSet } from "../api.gen.ts";
 import { asProblem, type Problem, route, send } from "../api.ts";
 import { useData } from "../data.ts";
+import { visible } from "../format.ts";
 import { useKeys } from "../keys.ts";
 import { ask, Dialog } from "../parts/dialog.tsx";
 import { Button, Link } from "../parts/link.tsx";
@@ -23,7 +24,7 @@ export function SecretsPage() {
     ask({
       title: `Delete the secret ${row.name}?`,
       body: row.used_by.length
-        ? `${row.used_by.length} functions or sources use it. They fail without it.`
+        ? `Without it these fail: ${row.used_by.map((one) => visible(one.name)).join(", ")}.`
         : "No function or source uses it.",
       verb: "Delete",
       typed: row.name,

@@ -103,9 +103,14 @@ function SourceForm({ group, kind, source, saved }: FormProps) {
   const [busy, setBusy] = useState(false);
   if (!kind) return <Fault error={new Error("this kind of sources is not installed on the server")} />;
   const given = input.trim() ? typedJson(input) : {};
+  const lacks = !name.trim() ? "It needs a name." : given.problem === undefined ? "" : "Its input is not JSON.";
 
   const save = async () => {
-    if (busy || !name.trim()) return;
+    if (busy) return;
+    if (lacks) {
+      toast({ text: lacks, tone: "bad" });
+      return;
+    }
     setBusy(true);
     setProblem(null);
     try {
@@ -187,8 +192,8 @@ function SourceForm({ group, kind, source, saved }: FormProps) {
               needs="author"
               keys="Ctrl S"
               busy={busy}
-              disabled={!name.trim() || given.problem !== undefined}
-              why="It needs a name."
+              disabled={lacks !== ""}
+              why={lacks}
             >
               Save
             </Button>
