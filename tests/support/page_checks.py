@@ -213,6 +213,8 @@ _OUT_OF_REACH = """() => {
   return found;
 }"""
 
+_DEEP = "document.querySelector('main#page') && document.documentElement.scrollHeight - innerHeight"
+
 # Two frames: what a page measures has been measured.
 _DRAWN = (
     "() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(null))))"
@@ -238,6 +240,8 @@ def problems(
         found.append(f"it shows next to nothing: {words}")
     if wide := screen.page.evaluate("document.documentElement.scrollWidth - innerWidth"):
         found.append(f"it is {wide} px too wide")
+    if deep := screen.page.evaluate(_DEEP):
+        found.append(f"the document is {deep} px higher than the window, beside the page that scrolls")
     for theme in themes or (None,):
         if theme:
             screen.page.emulate_media(color_scheme=theme)
