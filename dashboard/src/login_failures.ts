@@ -4,6 +4,10 @@ import { Problem } from "./api.ts";
 
 /** What happened, and what to do. The codes are those of `functory/api/access/login_failures.py`. */
 export const LOGIN_FAILURES: Readonly<Record<string, readonly [what: string, remedy: string]>> = {
+  another_user: [
+    "Your login was not confirmed: it has ended, or the identity provider knows you as another user.",
+    "Log in again.",
+  ],
   disabled: ["Your user is disabled.", "Ask an admin of this installation."],
   invalid_answer: [
     "The answer of the identity provider is not valid.",
@@ -16,6 +20,10 @@ export const LOGIN_FAILURES: Readonly<Record<string, readonly [what: string, rem
   name_taken: ["Another user has your name already.", "Ask an admin of this installation."],
   no_role: ["You may not use this installation: none of your groups gives a role here.", "Ask an admin of it."],
   no_tls: ["A login needs TLS.", "Open this page by its https:// address."],
+  not_asked_again: [
+    "The identity provider did not ask for your password again.",
+    "Log out here and at the provider, then log in again.",
+  ],
   not_begun: ["This login was not begun in this browser, or it took more than ten minutes.", "Log in again."],
   provider_refused: ["The identity provider did not log you in.", "Log in again, or ask who runs the provider."],
   provider_unavailable: ["The identity provider does not answer.", "Log in again in a minute."],

@@ -1138,6 +1138,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     """The caller."""
 
+    confirmed_until: datetime | None
     has_password: bool
     installation: Installation
     kind: str

@@ -27,6 +27,9 @@ class Me(Row):
     installation: Installation
     version: str
     login_expires_at: Instant | None
+    confirmed_until: Instant | None = Field(
+        description="After this a dangerous action needs the password again; null for callers without one."
+    )
     has_password: bool
     preferences: dict[str, Any]
 

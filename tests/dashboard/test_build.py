@@ -24,7 +24,7 @@ DASHBOARD = Path(__file__).parents[2] / "dashboard"
 # them after the first page, while nothing else happens. The page of
 # the parts (dev/parts.js) does not count: it is a script of its own, which no other page names and only
 # `functory dev` serves.
-WITHOUT_EDITOR = 123
+WITHOUT_EDITOR = 124
 
 
 def _build(folder: Path) -> dict[str, bytes]:

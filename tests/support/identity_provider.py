@@ -23,7 +23,11 @@ CLIENT, SECRET = "functory-test", "secret of the client"
 
 
 class Provider:
-    """``user`` has the claims of the one who is logged in there; ``claims`` and ``header`` change the next ID token."""
+    """``user`` has the claims of the one who is logged in there; ``claims`` and ``sign`` change the next ID token.
+
+    ``asked_at`` is when it asked for the password: an hour ago, until it gets ``prompt=login``. With
+    ``asks`` False it does not.
+    """
 
     def __init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
@@ -32,6 +36,8 @@ class Provider:
         self.user: dict[str, Any] = {"sub": "248289761001", "preferred_username": "ada", "groups": ["admins"]}
         self.claims: dict[str, Any] = {}
         self.sign = self.signed
+        self.asks = True
+        self.asked_at = int(time.time()) - 3600
         self.codes: dict[str, dict[str, str]] = {}
         self.app = FastAPI()
         self.app.get("/.well-known/openid-configuration")(self._metadata)
@@ -71,6 +77,8 @@ class Provider:
     def _authorize(self, request: Request) -> RedirectResponse:
         query = dict(request.query_params)
         assert query["response_type"] == "code" and query["code_challenge_method"] == "S256"
+        if query.get("prompt") == "login" and query.get("max_age") == "0" and self.asks:
+            self.asked_at = int(time.time())
         code = f"code{len(self.codes)}"
         self.codes[code] = query
         answer = urlencode({"code": code, "state": query["state"], "session_state": "x"})
@@ -91,6 +99,7 @@ class Provider:
         now = int(time.time())
         claims = {
             "iss": self.url, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": asked["nonce"],
+            "auth_time": self.asked_at,
         } | self.user | self.claims  # fmt: skip
         return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": self.sign(claims)})
 

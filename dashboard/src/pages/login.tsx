@@ -37,6 +37,15 @@ export function LoginPage() {
   // Not autofocus: where the address has put the focus already, Chromium says that it was blocked.
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => first.current?.focus(), []);
+  if (place.value.query.has("confirmed"))
+    return (
+      <main class="alone" id="page" tabIndex={-1}>
+        <div class="login card">
+          <h1>Confirmed</h1>
+          <p>The other tab goes on. You can close this one.</p>
+        </div>
+      </main>
+    );
   return (
     <main class="alone" id="page" tabIndex={-1}>
       <form

@@ -101,6 +101,15 @@ export function Download({ to, children }: { to: string; children: ComponentChil
   );
 }
 
+/** A link in the form of a button that opens a route in a tab of its own; the address comes from `downloadPath`. */
+export function TabLink({ to, children }: { to: string; children: ComponentChildren }) {
+  return (
+    <a href={to} class="button primary" target="_blank" rel="noopener">
+      {children}
+    </a>
+  );
+}
+
 /** A link to another host. Only https, without a referrer, in a tab of its own. */
 export function OutsideLink({ to, children }: { to: string; children: ComponentChildren }) {
   if (!to.startsWith("https://")) return null;

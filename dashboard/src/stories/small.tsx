@@ -6,7 +6,7 @@ import { Problem } from "../api.ts";
 import type { Loaded } from "../data.ts";
 import { visible } from "../format.ts";
 import { ask, Dialog } from "../parts/dialog.tsx";
-import { Button, Download, Link, LinkButton, OutsideLink } from "../parts/link.tsx";
+import { Button, Download, Link, LinkButton, OutsideLink, TabLink } from "../parts/link.tsx";
 import { LongText } from "../parts/long_text.tsx";
 import { MARKS, type MarkName, STATES } from "../parts/marks.ts";
 import {
@@ -189,6 +189,9 @@ export const SMALL: Readonly<Record<string, Stories>> = {
   },
   More: { full: () => <More to={urls.map()}>map</More> },
   Download: { full: () => <Download to="/icon.svg">download</Download> },
+  TabLink: {
+    full: () => <TabLink to="/api/v1/login/provider">Go to the provider</TabLink>,
+  },
   OutsideLink: {
     full: () => <OutsideLink to="https://example.com/">go to example.com</OutsideLink>,
     "not https": () => <p>“<OutsideLink to="javascript:window.attacked=1">never</OutsideLink>”</p>,

@@ -15,6 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -41,6 +42,19 @@ _MAX_ANSWER = 1_000_000
 Keys = Callable[[bytes], Sequence[bytes]]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the provider says of the user whom it sends back.
+
+    ``confirmed_at`` is when the user gave its password there, in seconds; None when the provider does not say.
+    ``login_id`` names the login that is confirmed, when it is no new one.
+    """
+
+    claims: Mapping[str, Any]
+    confirmed_at: float | None
+    login_id: str | None
+
+
 class IdentityProvider:
     """The provider of the settings. ``derive_keys`` returns the keys that seal the cookie, the first one to use, and
     ``now`` the time that all servers share, in seconds.
@@ -56,10 +70,11 @@ class IdentityProvider:
         self._keys: tuple[float, dict[str, Any]] = (-_KEYS_SECONDS, {})
         _check(settings)
 
-    def begin(self, redirect_uri: str) -> tuple[str, str]:
+    def begin(self, redirect_uri: str, login_id: str | None = None) -> tuple[str, str]:
         """Return the address at the provider to send the browser to, and the sealed cookie of this login.
 
-        Raises :class:`ProviderUnavailable` when the provider does not answer.
+        With the id of a login the user is asked for its password whether the provider knows it or not (OpenID Connect
+        Core 1.0, section 3.1.2.1). Raises :class:`ProviderUnavailable` when the provider does not answer.
         """
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
@@ -74,12 +89,18 @@ class IdentityProvider:
             "code_challenge": create_s256_code_challenge(flow["verifier"]),
             "code_challenge_method": "S256",
         }
+        if login_id is not None:
+            query |= {"prompt": "login", "max_age": "0"}
         endpoint = self._endpoint("authorization_endpoint")
-        sealed = self._seal(flow | {"redirect_uri": redirect_uri, "until": self._now() + FLOW_SECONDS})
+        now = self._now()
+        sealed = self._seal(
+            flow
+            | {"redirect_uri": redirect_uri, "login_id": login_id, "at": now, "until": now + FLOW_SECONDS}
+        )
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}", sealed
 
-    def finish(self, sealed: str | None, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the claims of the user whom the provider has sent back. Raises :class:`LoginFailed` for an answer
+    def finish(self, sealed: str | None, query: Mapping[str, str]) -> Answer:
+        """Return what the provider says of the user whom it has sent back. Raises :class:`LoginFailed` for an answer
         that is not the one to this browser's request, and :class:`ProviderUnavailable`.
         """
         flow = self._open(sealed)
@@ -91,7 +112,19 @@ class IdentityProvider:
             raise LoginFailed("not_begun", "the answer is for another login", "its state differs")
         if "error" in query:
             raise LoginFailed("provider_refused", "the provider did not log you in", query["error"][:100])
-        return self._claims(self._exchange(query.get("code", ""), flow), flow["nonce"])
+        claims = self._claims(self._exchange(query.get("code", ""), flow), flow["nonce"])
+        at = claims.get("auth_time")
+        confirmed_at = None
+        if isinstance(at, int | float) and 0 <= at <= self._now() + _LEEWAY_SECONDS:
+            confirmed_at = float(at)
+        login_id = flow.get("login_id")
+        if login_id is not None and (confirmed_at is None or confirmed_at < flow["at"] - _LEEWAY_SECONDS):
+            raise LoginFailed(
+                "not_asked_again",
+                "the provider did not ask for the password again",
+                "its token has no auth_time" if at is None else "its auth_time is not that of this answer",
+            )
+        return Answer(claims, confirmed_at, login_id)
 
     def _exchange(self, code: str, flow: Mapping[str, Any]) -> dict[str, Any]:
         form = {

@@ -14,12 +14,14 @@ from functory.engine.access.users import LastAdmin, NameTaken
 from functory.engine.errors import FunctoryError, Invalid, Refused, Unavailable
 
 Failure = Literal[
+    "another_user",
     "disabled",
     "invalid_answer",
     "last_admin",
     "name_taken",
     "no_role",
     "no_tls",
+    "not_asked_again",
     "not_begun",
     "provider_refused",
     "provider_unavailable",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,14 +21,14 @@ from fastapi.responses import RedirectResponse
 
 from functory.api.access import cookies
 from functory.api.access.authentication import address_of
-from functory.api.access.identity_provider import FLOW_SECONDS, IdentityProvider
+from functory.api.access.identity_provider import FLOW_SECONDS, Answer, IdentityProvider
 from functory.api.access.login_failures import LoginFailed, failure_of
 from functory.api.access.rights import anyone
 from functory.client import Functory
 from functory.engine.access import users
 from functory.engine.access.roles import ROLES
 from functory.engine.database import audit
-from functory.engine.errors import FunctoryError
+from functory.engine.errors import FunctoryError, NotFound
 from functory.engine.settings import Settings
 
 log = structlog.get_logger("functory.api")
@@ -45,11 +46,16 @@ def router(functory: Functory) -> APIRouter:
     routes = APIRouter(prefix="/login", tags=["login"], dependencies=[anyone()])
 
     @routes.get("/provider", operation_id="login.provider", status_code=303, response_class=Response)
-    def begin(request: Request) -> Response:
-        """Send the browser to the identity provider."""
+    def begin(request: Request, again: bool = False) -> Response:
+        """Send the browser to the identity provider. With ``again`` it asks for the password also a user whom it knows,
+        and the answer confirms the login of the cookie, as dangerous actions need it.
+        """
         try:
             cookies.check_transport(settings, request)
-            address, sealed = provider.begin(_redirect_uri(settings, request))
+            cookie = cookies.read(settings, request) if again else None
+            login = functory.logins.find(cookie) if cookie else None
+            login_id = login["id"] if login and login["user"] else None
+            address, sealed = provider.begin(_redirect_uri(settings, request), login_id)
         except FunctoryError as error:
             return _failed(request, error)
         response = RedirectResponse(address, 303)
@@ -67,16 +73,23 @@ def router(functory: Functory) -> APIRouter:
 
     @routes.get("/callback", operation_id="login.callback", status_code=303, response_class=Response)
     def finish(request: Request) -> Response:
-        """Log the user in whom the identity provider sends back, and go to the first page."""
+        """Log the user in whom the identity provider sends back, and go to the first page. A login that is confirmed
+        goes on as it was.
+        """
+        text = None
         try:
             cookies.check_transport(settings, request)
-            claims = provider.finish(request.cookies.get(FLOW_COOKIE), dict(request.query_params))
-            text = _log_in(functory, claims, request)
+            answer = provider.finish(request.cookies.get(FLOW_COOKIE), dict(request.query_params))
+            if answer.login_id is None:
+                text = _log_in(functory, answer, request)
+            else:
+                _confirm(functory, answer, answer.login_id, request)
         except FunctoryError as error:
             return _failed(request, error)
-        response = RedirectResponse("/", 303)
+        response = RedirectResponse("/login?confirmed=true" if text is None else "/", 303)
         response.delete_cookie(FLOW_COOKIE, path=_PATH)
-        cookies.set_(settings, request, response, text)
+        if text is not None:
+            cookies.set_(settings, request, response, text)
         return response
 
     return routes
@@ -93,16 +106,27 @@ def role_and_labels(settings: Settings, claims: Mapping[str, Any]) -> tuple[str 
     return role, sorted({label for value in values for label in settings.oidc_labels.get(value, ())})
 
 
-def _log_in(functory: Functory, claims: Mapping[str, Any], request: Request) -> str:
+def _log_in(functory: Functory, answer: Answer, request: Request) -> str:
     """Return the text of the cookie of the new login."""
     address = address_of(request)
+    at = answer.confirmed_at
     with audit.acting(f"login at {address}"):
         return functory.logins.log_in_identity(
-            _user(functory, claims)["id"],
+            _user(functory, answer.claims)["id"],
+            confirmed_at=None if at is None else datetime.fromtimestamp(at, UTC),
             address=address,
             agent=request.headers.get("user-agent", ""),
             former=cookies.read(functory.settings, request),
         )
+
+
+def _confirm(functory: Functory, answer: Answer, login_id: str, request: Request) -> None:
+    with audit.acting(f"login at {address_of(request)}"):
+        user = _user(functory, answer.claims)
+    try:
+        functory.logins.confirm_identity(login_id, user["id"])
+    except NotFound as error:
+        raise LoginFailed("another_user", error.what, error.why) from None
 
 
 def _failed(request: Request, error: FunctoryError) -> Response:

@@ -104,15 +104,21 @@ def needs_fresh() -> Any:
     return Depends(check)
 
 
+def fresh_until(caller: Caller) -> datetime | None:
+    """Until when a user who is logged in may do what is dangerous; None for callers who have no password to give."""
+    return None if caller.kind != "user" or caller.confirmed_at is None else caller.confirmed_at + FRESH
+
+
 def check_fresh(caller: Caller, now: datetime) -> None:
     """Refuse a caller as :func:`needs_fresh` does, where only the handler knows whether the action is dangerous."""
-    if caller.kind != "user" or caller.confirmed_at is None or now - caller.confirmed_at <= FRESH:
+    until = fresh_until(caller)
+    if until is None or now <= until:
         return
     raise Forbidden(
         "fresh",
         what="this needs your password again",
         why="you gave it more than 15 minutes ago",
-        try_="POST /api/v1/me:confirm, then repeat this request",
+        try_="POST /api/v1/me:confirm, or GET /api/v1/login/provider?again=true; then repeat this request",
     )
 
 

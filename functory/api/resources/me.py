@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, SecretStr
 
 from functory._version import __version__
 from functory.api.access.authentication import address_of
-from functory.api.access.rights import Caller, Viewer
+from functory.api.access.rights import Caller, Viewer, fresh_until
 from functory.api.engine import Engine
 from functory.api.installation import installation
 from functory.api.paging import StrictRoute
@@ -60,6 +60,7 @@ def get(caller: Viewer, engine: Engine) -> dict[str, Any]:
         "installation": installation(engine.settings),
         "version": __version__,
         "login_expires_at": next((row["expires_at"] for row in logins if row["id"] == caller.login_id), None),
+        "confirmed_until": fresh_until(caller),
         "has_password": user is not None and user["password_at"] is not None,
         "preferences": user["preferences"] if user else {},
     }

@@ -81,10 +81,18 @@ class Logins:
         return cookie, user
 
     def log_in_identity(
-        self, user_id: str, *, address: str = "", agent: str = "", former: str | None = None
+        self,
+        user_id: str,
+        *,
+        confirmed_at: datetime | None = None,
+        address: str = "",
+        agent: str = "",
+        former: str | None = None,
     ) -> str:
         """Log in a user whom an identity provider has named. Returns the text of the cookie. Raises
         :class:`WrongPassword` for a disabled user.
+
+        ``confirmed_at`` is when the user gave its password there; None is now.
         """
         with self._database.write() as tx:
             user = tx.first(
@@ -92,7 +100,7 @@ class Logins:
             )
             if user is None:
                 raise WrongPassword
-            cookie = _open(tx, user_id, address, agent, former)
+            cookie = _open(tx, user_id, address, agent, former, confirmed_at)
             tx.execute(
                 sa.update(user_account).where(user_account.c.id == user_id).values(last_login_at=tx.now)
             )
@@ -162,6 +170,15 @@ class Logins:
         self._authenticate(user["name"], password, address)
         with self._database.write() as tx:
             tx.execute(sa.update(login).where(login.c.id == login_id).values(confirmed_at=tx.now))
+
+    def confirm_identity(self, login_id: str, user_id: str) -> None:
+        """Note that the identity provider has asked the user for its password again. Raises :class:`NotFound` for a
+        login that has ended or is another user's.
+        """
+        with self._database.write() as tx:
+            own = sa.and_(login.c.id == login_id, *_of(user_id), *_open_at(tx.now))
+            if tx.execute(sa.update(login).where(own).values(confirmed_at=tx.now)).rowcount == 0:
+                raise NotFound("the login has ended", "or it is another user's", "log in again")
 
     def list(self, user: str | None = None) -> list[dict[str, Any]]:
         """Return the open logins of a user or of all, the last seen first, each with the name of its ``user``."""
@@ -263,7 +280,14 @@ def login_address(server: str, text: str) -> str:
     return f"{server}/#login={text}"
 
 
-def _open(tx: Tx, user_id: str | None, address: str, agent: str, former: str | None) -> str:
+def _open(
+    tx: Tx,
+    user_id: str | None,
+    address: str,
+    agent: str,
+    former: str | None,
+    confirmed_at: datetime | None = None,
+) -> str:
     text = credentials.new_secret()
     tx.execute(sa.delete(login).where(sa.not_(sa.and_(*_open_at(tx.now)))))
     if former is not None:
@@ -277,7 +301,7 @@ def _open(tx: Tx, user_id: str | None, address: str, agent: str, former: str | N
                 "user_id": user_id,
                 "hash": credentials.digest(text),
                 "created_at": tx.now,
-                "confirmed_at": tx.now,
+                "confirmed_at": min(confirmed_at or tx.now, tx.now),
                 "seen_at": tx.now,
                 "expires_at": tx.now + LONGEST,
                 "address": address[:64],

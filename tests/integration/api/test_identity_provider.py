@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def running() -> Iterator[Provider]:
 def there(running: Provider) -> Provider:
     running.user = {"sub": "248289761001", "preferred_username": "ada", "groups": ["admins"]}
     running.claims, running.sign = {}, running.signed
+    running.asks, running.asked_at = True, int(time.time()) - 3600
     return running
 
 
@@ -83,6 +85,86 @@ def test_a_user_with_a_role_is_made_at_the_first_login_and_follows_the_claim(
     me = page.get("/api/v1/me").json()
     assert (me["name"], me["role"]) == ("ada", "operator")
     assert [row["name"] for row in functory.users.list()] == ["ada", "root"]
+
+
+def dangerous(page: TestClient) -> tuple[int, str | None]:
+    """The answer to an action that needs the password again."""
+    headers = {"origin": LOCAL, "content-type": "application/json"}
+    body = {"name": f"user{time.time_ns()}", "password": "correct horse battery", "role": "viewer"}
+    answer = page.post("/api/v1/users", json=body, headers=headers)
+    return answer.status_code, answer.json().get("needs")
+
+
+def confirm(page: TestClient) -> Any:
+    """Go to the provider once more, and come back. The cookie of the login is not sent from another site."""
+    answer = page.get("/api/v1/login/provider", params={"again": "true"})
+    back = authorize(answer.headers["location"])
+    login = page.cookies.get("functory", "", domain="127.0.0.1")
+    page.cookies.delete("functory", domain="127.0.0.1", path="/")
+    answer = page.get(back)
+    page.cookies.set("functory", login, domain="127.0.0.1", path="/")
+    return answer
+
+
+def test_a_dangerous_action_needs_a_password_that_the_provider_asked_for_again(
+    functory: Functory, there: Provider
+) -> None:
+    page = browser(functory)
+    log_in(page)
+    before = page.get("/api/v1/me").json()
+    assert dangerous(page) == (403, "fresh")
+    answer = confirm(page)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?confirmed=true")
+    assert dangerous(page) == (201, None)
+    after = page.get("/api/v1/me").json()
+    assert after["confirmed_until"] > before["confirmed_until"]
+    # It is the same login.
+    assert after["login_expires_at"] == before["login_expires_at"]
+
+
+@pytest.mark.parametrize("asked_at", ["just now", "missing"])
+def test_a_login_counts_as_the_password_when_the_provider_asked_for_it_then_or_does_not_say(
+    functory: Functory, there: Provider, asked_at: str
+) -> None:
+    there.claims = {"auth_time": int(time.time()) if asked_at == "just now" else None}
+    page = browser(functory)
+    log_in(page)
+    assert dangerous(page) == (201, None)
+
+
+@pytest.mark.parametrize(
+    "auth_time", [None, "no time", 0, -1, 1e300, True, "an hour ago", "in an hour"], ids=str
+)
+def test_a_provider_that_did_not_ask_again_confirms_nothing(
+    functory: Functory, there: Provider, auth_time: Any
+) -> None:
+    page = browser(functory)
+    log_in(page)
+    now = int(time.time())
+    there.claims = {
+        "auth_time": {"an hour ago": now - 3600, "in an hour": now + 3600}.get(auth_time, auth_time)
+    }
+    assert refused(confirm(page), "not_asked_again" if auth_time != "no time" else "invalid_answer")
+    assert dangerous(page) == (403, "fresh")
+
+
+def test_a_login_is_confirmed_by_its_own_user_and_while_it_is_open(
+    functory: Functory, there: Provider
+) -> None:
+    page = browser(functory)
+    log_in(page)
+    there.user = {"sub": "7", "preferred_username": "eve", "groups": ["admins"]}
+    assert refused(confirm(page), "another_user")
+    assert dangerous(page) == (403, "fresh")
+    assert page.get("/api/v1/me").json()["name"] == "ada"
+    # Without a login there is nothing to confirm: it is a new one.
+    assert log_in(browser(functory)).headers["location"] == "/"
+    other = browser(functory)
+    answer = other.get(authorize(other.get("/api/v1/login/provider?again=true").headers["location"]))
+    assert answer.headers["location"] == "/"
+    back = authorize(page.get("/api/v1/login/provider?again=true").headers["location"])
+    functory.logins.end_all("ada")
+    assert refused(page.get(back), "another_user")
 
 
 @pytest.mark.parametrize("groups", [[], ["others"], None, "other", [7], {"admins": 1}])
