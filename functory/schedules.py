@@ -330,6 +330,7 @@ class Schedules:
             raise VersionChanged(
                 f"somebody else changed the schedule {name} meanwhile",
                 f"you expected version {expected}, it is {current or 'gone'}",
+                base=expected,
                 current=current,
             )
 

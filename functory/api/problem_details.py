@@ -87,7 +87,7 @@ def install(app: FastAPI) -> None:
         if isinstance(error, SchemaMismatch):
             more["errors"] = [{"pointer": pointer, "what": mask(what)} for pointer, what in error.places]
         if isinstance(error, VersionChanged):
-            more["current"] = error.current
+            more |= {"base": error.base, "current": error.current}
         if isinstance(error, AlreadyDecided):
             at = error.decided_at
             more["decided_by"] = error.decided_by

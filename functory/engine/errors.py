@@ -94,10 +94,13 @@ class Conflict(FunctoryError):
 
 
 class VersionChanged(Conflict):
-    """Somebody saved a newer version than the one that a change starts from. ``current`` is its number, or 0."""
+    """Somebody saved a newer version than ``base``, the one that a change starts from. ``current`` is its number. Both
+    are 0 where there is none.
+    """
 
-    def __init__(self, what: str, why: str = "", try_: str = "", *, current: int = 0) -> None:
+    def __init__(self, what: str, why: str = "", try_: str = "", *, base: int = 0, current: int = 0) -> None:
         super().__init__(what, why, try_)
+        self.base = base
         self.current = current
 
 

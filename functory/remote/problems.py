@@ -38,8 +38,10 @@ def error_of(status: int, members: Mapping[str, Any], server: str) -> FunctoryEr
     if status == _NEEDS_LOGIN and not try_:
         try_ = f"functory login server {server}, or set FUNCTORY_TOKEN"
     if kind is VersionChanged:
-        current = members.get("current")
-        return VersionChanged(what, why, try_, current=current if isinstance(current, int) else 0)
+        base, current = (
+            one if isinstance(one := members.get(key), int) else 0 for key in ("base", "current")
+        )
+        return VersionChanged(what, why, try_, base=base, current=current)
     return kind(what, why, try_)
 
 

@@ -205,6 +205,24 @@ def test_a_wrong_value_in_a_form_shows_the_servers_fault_at_its_field_and_the_ri
     started.get_by_text("12", exact=True).wait_for()
 
 
+def test_who_saves_second_sees_what_changed_and_saves_over_it(server: Deployment, hands: Hands) -> None:
+    name = hands.name_for("shared")
+    server.save(name, f"def {name}() -> str:\n    return 'first'\n")
+    screen = hands.screen
+    screen.expected = ["412"]
+    screen.go(f"/functions/{name}").ready()
+    hands.edit(f"Source of {name}", f"def {name}() -> str:\n    return 'mine'\n")
+    server.save(name, f"def {name}() -> str:\n    return 'theirs'\n")
+    hands.use("Control+s", "Save as v3")
+    screen.page.get_by_role("heading", name=f"Save {name} as v3").wait_for()
+    hands.push("Save", exact=True)
+    screen.page.get_by_role("link", name="What changed since v1").wait_for()
+    hands.push("Save over v2")
+    screen.shows(f"Saved {name} v3")
+    row = server.functory.functions.get(name)
+    assert (row["active"], "'mine'" in row["source"]) == (3, True)
+
+
 def test_a_large_integer_is_the_same_in_a_form_in_the_function_and_on_the_pages(
     server: Deployment, hands: Hands
 ) -> None:

@@ -42,8 +42,10 @@ class Hands:
         for _ in range(STOPS):
             if target.evaluate(_FOCUSED):
                 return
-            # Esc, then Tab leaves an editor, where Tab alone indents.
-            if self.screen.page.evaluate("document.activeElement?.shadowRoot != null"):
+            # Esc, then Tab leaves an editor, where Tab alone indents. A comparison has nothing to indent.
+            if self.screen.page.evaluate(
+                "document.activeElement?.shadowRoot?.activeElement?.isContentEditable"
+            ):
                 self.screen.press("Escape")
             self.screen.press("Tab")
         raise AssertionError(f"Tab does not reach {target}")

@@ -26,6 +26,7 @@ import type { Page } from "../rows.ts";
 import { can } from "../session.ts";
 import { nameIn } from "../source_name.ts";
 import { urls } from "../urls.ts";
+import { ChangedMeanwhile } from "./changed_meanwhile.tsx";
 
 interface Draft {
   readonly source: string;
@@ -282,7 +283,7 @@ function SaveDialog({
   const [error, setError] = useState<Problem | null>(null);
   const functions = check?.dependents.filter((one) => one.kind === "function").length ?? 0;
   const triggers = check?.dependents.filter((one) => one.kind === "trigger").length ?? 0;
-  const save = async () => {
+  const save = async (over = base) => {
     if (busy) return;
     setBusy(true);
     setError(null);
@@ -291,7 +292,7 @@ function SaveDialog({
         "PUT",
         route("functions", name),
         { source, activate },
-        { once: true, ifMatch: base },
+        { once: true, ifMatch: over },
       );
       const what = saved.created ? `Saved ${name} v${saved.number}` : `v${saved.number} has this content already`;
       toast({
@@ -340,13 +341,12 @@ function SaveDialog({
           <span>Activate at once</span>
         </label>
         {error && <Fault error={error} />}
-        {error?.status === 412 && row && (
-          <p>
-            <Link to={urls.diff(name, base || 1, Number(error.members["current"]) || row.latest)}>
-              What changed since v{base}
-            </Link>
-          </p>
-        )}
+        <ChangedMeanwhile
+          error={error}
+          base={base}
+          changes={(current) => urls.diff(name, base, current)}
+          saveOver={(current) => void save(current)}
+        />
         <div class="dialog-actions">
           <Button onClick={onClose}>Cancel</Button>
           <Button kind="primary" type="submit" busy={busy} needs="author">

@@ -45,6 +45,7 @@ import {
   withClause,
 } from "../trigger_draft.ts";
 import { urls } from "../urls.ts";
+import { ChangedMeanwhile } from "./changed_meanwhile.tsx";
 import { Backtest } from "./trigger_backtest.tsx";
 
 export interface Rule {
@@ -775,7 +776,7 @@ function SaveDialog({
   const everything = matchesAll(definition);
   const ready = !everything || typed === name;
   const counts = preview?.counts;
-  const save = async () => {
+  const save = async (over = base) => {
     if (busy || !ready) return;
     setBusy(true);
     setError(null);
@@ -784,7 +785,7 @@ function SaveDialog({
         "PUT",
         route("triggers", name),
         { definition, shadow },
-        { once: true, ifMatch: base },
+        { once: true, ifMatch: over },
       );
       toast({
         text: saved.created ? `Saved ${name} v${saved.version}` : `v${saved.version} is this rule already`,
@@ -835,6 +836,12 @@ function SaveDialog({
           </label>
         )}
         {error && <Fault error={error} />}
+        <ChangedMeanwhile
+          error={error}
+          base={base}
+          changes={() => urls.trigger(name, { tab: "versions" })}
+          saveOver={(current) => void save(current)}
+        />
         <div class="dialog-actions">
           <Button onClick={onClose}>Cancel</Button>
           <Button

@@ -204,7 +204,7 @@ def check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:
     active = row["active"] if row else None
     if (active or 0) != expected:
         why = f"you expected version {expected}, active is {active if active is not None else 'none'}"
-        raise VersionChanged(_CHANGED, why, _LOOK, current=active or 0)
+        raise VersionChanged(_CHANGED, why, _LOOK, base=expected, current=active or 0)
 
 
 def changed_meanwhile(why: str) -> Conflict:

@@ -95,6 +95,7 @@ class State:
             raise VersionChanged(
                 f"the state {key!r} was changed meanwhile",
                 f"it is at version {version}, you expected {expected_version}",
+                base=expected_version,
                 current=version,
             )
         if row is None:

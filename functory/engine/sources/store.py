@@ -87,6 +87,7 @@ class Sources:
                 raise VersionChanged(
                     f"the {kind} {name} was changed meanwhile",
                     f"you expected version {expected_version}, it is {current or 'gone'}",
+                    base=expected_version,
                     current=current,
                 )
             if row is not None and alive:

@@ -73,6 +73,7 @@ class Triggers:
                     "the trigger was changed meanwhile",
                     f"you expected version {expected_version}, it is {current or 'gone'}",
                     "look at the newer version, then save again on top of it",
+                    base=expected_version or 0,
                     current=current,
                 )
             if row is not None and alive and row["sha256"] == sha256:

@@ -42,7 +42,7 @@ def test_a_save_on_an_old_version_is_refused_with_the_number_of_the_new_one(api:
     tag = api.answer("GET", "/functions/add").headers["etag"]
     api.put("/functions/add", {"source": OTHER}, headers={"if-match": tag}, status=201)
     stale = api.put("/functions/add", {"source": ADD}, headers={"if-match": tag}, status=412)
-    assert stale["current"] == 2
+    assert (stale["base"], stale["current"]) == (1, 2)
     assert api.get("/functions/add")["active"] == 2
     # A version that is to be new.
     assert api.put("/functions/add", {"source": ADD}, headers={"if-match": '"0"'}, status=412)["current"] == 2

@@ -51,9 +51,9 @@ def test_a_status_is_the_kind_of_an_error(status: int, kind: type[errors.Functor
 
 
 def test_a_version_that_changed_has_the_current_one_and_faults_have_their_place() -> None:
-    changed = problems.error_of(412, {"title": "t", "current": 7}, "https://x")
+    changed = problems.error_of(412, {"title": "t", "base": 6, "current": 7}, "https://x")
     assert isinstance(changed, errors.VersionChanged)
-    assert changed.current == 7
+    assert (changed.base, changed.current) == (6, 7)
     faults = {"detail": "wrong form", "errors": [{"where": ["body", "input", "a"], "what": "is missing"}, 1]}
     assert problems.error_of(422, faults, "https://x").why == "wrong form\ninput.a: is missing"
     assert "status 500" in problems.error_of(500, {"title": 3}, "https://x").what
