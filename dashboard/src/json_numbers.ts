@@ -6,7 +6,7 @@ const MAY_BE_LARGE = /\d{16}|e\+?\d{3}/i;
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/g;
 // Begins the text that stands for an integer while JSON is read or written. No payload can know it.
 const MARK = `int-${Math.random()}:`;
-const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
+const MARKED = new RegExp(`"${MARK}([^"]+)"`, "g");
 
 /** The value of JSON. Throws a SyntaxError. */
 export function parseJson(text: string): unknown {
@@ -24,6 +24,12 @@ export function parseJson(text: string): unknown {
 
 /** JSON of a value, its integers as they were read. As with JSON.stringify, there is none of undefined. */
 export function jsonText(value: unknown, indent?: number): string {
-  const text = JSON.stringify(value, (_, one: unknown) => (typeof one === "bigint" ? MARK + one : one), indent);
+  const text = JSON.stringify(value, (_, one: unknown) => written(one), indent);
   return text?.replace(MARKED, "$1");
+}
+
+function written(one: unknown): unknown {
+  if (typeof one === "bigint") return MARK + one;
+  // A number so large was no integer when it was read, and does not become one.
+  return Number.isInteger(one) && !Number.isSafeInteger(one) ? MARK + (one as number).toExponential() : one;
 }

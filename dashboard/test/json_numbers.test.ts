@@ -20,6 +20,12 @@ test("texts, keys, fractions and exponents with many digits are what they were",
   assert.equal(jsonText(parseJson(`[${text},${LARGE}]`)), `[${JSON.stringify(JSON.parse(text))},${LARGE}]`);
 });
 
+test("a large number that was no integer becomes none", () => {
+  for (const one of ["1e+20", "-1.2345678901234568e+20", "1e+16", "9.007199254740994e+15"])
+    assert.equal(jsonText(parseJson(`[${one}]`)), `[${one}]`);
+  assert.equal(jsonText(parseJson("[9007199254740994.0]")), "[9.007199254740994e+15]");
+});
+
 test("what is no JSON is refused at its own place", () => {
   for (const text of [`{${LARGE}: 1}`, `[${LARGE}, x]`, `0${LARGE}`, `"${LARGE}`, `${LARGE}.`, `--${LARGE}`, `${LARGE}n`]) {
     let message = "";
