@@ -46,7 +46,7 @@ class SourceConfig(ConfigPart):
         ge=0,
         le=1_000_000,
         description="events a minute, over ten minutes, beyond which the breaker pauses it; 0 for no limit; "
-        "FUNCTORY_SOURCE_RATE without",
+        "FUNCTORY_SOURCE_RATE by default",
     )
 
 

@@ -32,10 +32,12 @@ class QueueConfig(SourceConfig):
         None,
         description="a RabbitMQ stream, read from its first message or from the next one on; it goes on where it was",
     )
-    type: str | None = Field(None, description=f"CEL: type of the event; {RECEIVED} without")
-    subject: str | None = Field(None, description="CEL: subject of the event; routing key or queue without")
+    type: str | None = Field(None, description=f"CEL: type of the event; {RECEIVED} by default")
+    subject: str | None = Field(
+        None, description="CEL: subject of the event; routing key or queue by default"
+    )
     data: str | None = Field(
-        None, description="CEL: data of the event; queue, headers, body and properties without"
+        None, description="CEL: data of the event; queue, headers, body and properties by default"
     )
     key: str | None = Field(
         None, description="CEL: what a message is known by; its message_id without; null for nothing"

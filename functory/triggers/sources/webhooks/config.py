@@ -43,15 +43,15 @@ class WebhookConfig(SourceConfig):
     """Authentication, mapping to an event, and limits of a webhook."""
 
     auth: Authentication = Field(description="how a request proves that it is from its sender")
-    type: str | None = Field(None, description="CEL: type of the event; webhook.received without")
-    subject: str | None = Field(None, description="CEL: subject of the event; the webhook's name without")
+    type: str | None = Field(None, description="CEL: type of the event; webhook.received by default")
+    subject: str | None = Field(None, description="CEL: subject of the event; the webhook's name by default")
     data: str | None = Field(
-        None, description="CEL: data of the event; webhook, headers, query and body without"
+        None, description="CEL: data of the event; webhook, headers, query and body by default"
     )
     delivery: str | None = Field(
         None, description="CEL: id of a delivery, such as body.id; a repeated one makes no event"
     )
-    when: str | None = Field(None, description="CEL: true for requests that become events; all without")
+    when: str | None = Field(None, description="CEL: true for requests that become events; all by default")
     headers: list[str] = Field([], max_length=50, description="headers that the event's data keeps")
     max_bytes: int | None = Field(None, ge=1, le=16_777_216, description="largest body that is taken")
     rate: RateConfig | None = Field(None, description="beyond it requests are answered by 429")
