@@ -11,10 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.page_list import FULL
-from tests.support.dashboard import Deployment, Screen, dashboard_server, seed
-from tests.support.dashboard_agents import furnish_agents
-from tests.support.dashboard_models import furnish_models
-from tests.support.dashboard_world import SETTINGS, furnish
+from tests.support.dashboard import Deployment, Screen, dashboard_server
+from tests.support.dashboard_world import SETTINGS, everything
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -69,9 +67,7 @@ def deployment(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def ids(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("files")
-    made = {**seed(deployment.functory), **furnish(deployment.functory, folder)}
-    made |= furnish_models(deployment.functory, folder, made["succeeded"])
-    return made | furnish_agents(deployment.functory, folder)
+    return everything(deployment.functory, folder)
 
 
 @contextmanager

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.support.dashboard import Screen, dashboard_server, seed
-from tests.support.dashboard_agents import furnish_agents
-from tests.support.dashboard_models import furnish_models
-from tests.support.dashboard_world import SETTINGS, furnish
+from tests.support.dashboard_world import SETTINGS, everything
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -246,9 +244,7 @@ def world(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) ->
 def furnished(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("furnished")
     with dashboard_server(folder, **SETTINGS) as deployment:
-        ids = {**seed(deployment.functory), **furnish(deployment.functory, folder)}
-        ids |= furnish_models(deployment.functory, folder, ids["succeeded"])
-        ids |= furnish_agents(deployment.functory, folder)
+        ids = everything(deployment.functory, folder)
         context = deployment.context(chromium_server)
         screen = deployment.log_in(context)
         yield World(screen, ids)

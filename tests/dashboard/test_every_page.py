@@ -17,10 +17,10 @@ import pytest
 
 from tests.dashboard.page_list import EMPTY, FULL, HOSTILE, MISSING, Page
 from tests.support import dashboard_probes, page_checks
-from tests.support.dashboard import Deployment, Screen, dashboard_server, seed
-from tests.support.dashboard_agents import attack_agents, furnish_agents
-from tests.support.dashboard_models import attack_models, furnish_models
-from tests.support.dashboard_world import SETTINGS, furnish
+from tests.support.dashboard import Deployment, Screen, dashboard_server
+from tests.support.dashboard_agents import attack_agents
+from tests.support.dashboard_models import attack_models
+from tests.support.dashboard_world import SETTINGS, everything
 from tests.support.thoroughness import thorough
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def full(chromium_server: Browser, tmp_path_factory: pytest.TempPathFactory) -> 
     """Some of everything."""
     folder = tmp_path_factory.mktemp("full")
     with dashboard_server(folder, **SETTINGS) as deployment:
-        ids = {**seed(deployment.functory), **furnish(deployment.functory, folder)}
-        ids |= furnish_models(deployment.functory, folder, ids["succeeded"])
-        ids |= furnish_agents(deployment.functory, folder)
+        ids = everything(deployment.functory, folder)
         world = World(deployment, ids, chromium_server)
         yield world
         world.close()

@@ -14,6 +14,9 @@ from pydantic import SecretStr
 from functory.client import Functory
 from functory.engine.executions.batches import BatchRequest
 from functory.engine.executions.listing import ExecutionFilter
+from tests.support.dashboard import seed
+from tests.support.dashboard_agents import furnish_agents
+from tests.support.dashboard_models import furnish_models
 
 PASSWORD = "a long password of "
 # What makes grants for hosts, files and programs wait for a person.
@@ -29,6 +32,12 @@ def fetch_prices(url: str) -> str:
     """Reads prices."""
     return url
 '''
+
+
+def everything(functory: Functory, folder: Path) -> dict[str, str]:
+    """Fill an engine that runs with some of all that pages show. Returns ids by what they are."""
+    ids = {**seed(functory), **furnish(functory, folder)}
+    return ids | furnish_models(functory, folder, ids["succeeded"]) | furnish_agents(functory, folder)
 
 
 def furnish(functory: Functory, folder: Path) -> dict[str, str]:

@@ -17,10 +17,8 @@ from functory.cli.session import sharing
 from functory.client import Functory
 from functory.engine.settings import Settings
 from tests.support.api_client import ApiClient
-from tests.support.dashboard import dashboard_server, seed
-from tests.support.dashboard_agents import furnish_agents
-from tests.support.dashboard_models import furnish_models
-from tests.support.dashboard_world import SETTINGS, furnish
+from tests.support.dashboard import dashboard_server
+from tests.support.dashboard_world import SETTINGS, everything
 from tests.support.patience import patient
 from tests.support.waiting import wait_for
 
@@ -116,9 +114,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("rows")
     with dashboard_server(folder, **SETTINGS) as deployment:
         functory = deployment.functory
-        ids = {**seed(functory), **furnish(functory, folder)}
-        ids |= furnish_models(functory, folder, ids["succeeded"])
-        ids |= furnish_agents(functory, folder)
+        ids = everything(functory, folder)
         functory.functions.save(SOURCE.lstrip())
         functory.functions.save("def caller() -> str:\n    return remember('a')\n", dependencies=["remember"])
         functory.state.set("remember", "word", "b", author="ada")
