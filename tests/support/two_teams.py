@@ -116,6 +116,12 @@ def seed(world: World, engine: Functory) -> Teams:
         agent = {"function": f"{word}_solve", "tools": [child], "ask_before": [child], "memo": {"w": word}}
         names["agent"] = engine.agents.add(f"{word}_clerk", agent, author="ada")["name"]
         names |= run_that_asks(world, engine, names["agent"], word)
+        told = engine.memory.add(word, scope="agent", owner=names["agent"], author=word)
+        names["memory"] = told["id"]
+        engine.annotations.describe(function, word, author=word)
+        engine.functions.save(f"def {child}(**named):\n    return 2\n", name=child, activate=False)
+        engine.canaries.start(child, 2, author=word)
+        engine.canaries.hold(child, reason=word, author=word)
     shared = world.events.emit("order.created", {"n": 1}, subject="an order")
     world.route()
     started = {row["function"]: row for row in world.executions.list(root_id=shared)}

@@ -20,6 +20,7 @@ from functory.engine.functions import listing
 from functory.read_models import ReadModels
 from functory.rows import functions as rows
 from functory.rows.base import Number
+from functory.rows.descriptions import Description, DescriptionText, FoundFunction
 from functory.trigger_saves import BrokenTrigger
 
 router = APIRouter(prefix="/functions", tags=["functions"], route_class=StrictRoute)
@@ -62,6 +63,19 @@ def list_active(
     )
     answer, models = page(found, limit, request, lambda row: row["name"]), ReadModels(engine, caller.labels)
     return answer | {"items": [models.function(row["name"]) for row in answer["items"]]}
+
+
+@router.get(":search", operation_id="functions.search", response_model=list[FoundFunction])
+def search(
+    engine: Engine,
+    caller: Viewer,
+    q: Annotated[str, Query(max_length=4000, description="What the function shall do.")],
+    count: Annotated[int, Query(ge=1, le=100, description="Number of functions.")] = 12,
+) -> list[dict[str, Any]]:
+    """Find functions by name, description and parameters, and with the setting embedding_model by their meaning: the
+    best first.
+    """
+    return engine.tools.search(q, count, scope=caller.labels)
 
 
 @router.get("/{name}", operation_id="functions.get", response_model=rows.Function)
@@ -182,6 +196,20 @@ def dependents(name: str, engine: Engine, caller: Viewer) -> list[dict[str, str]
     """The functions and triggers that use a function."""
     listing.labels_of(engine.database, name, caller.labels)
     return _dependents(engine, caller, name)
+
+
+@router.get("/{name}/description", operation_id="functions.description", response_model=Description)
+def description(name: str, engine: Engine, caller: Viewer) -> dict[str, Any]:
+    """The description of a function, which belongs to no version."""
+    listing.labels_of(engine.database, name, caller.labels)
+    return engine.annotations.get(name) or {}
+
+
+@router.put("/{name}/description", operation_id="functions.describe", response_model=Description)
+def describe(name: str, body: DescriptionText, engine: Engine, caller: Author) -> dict[str, Any]:
+    """Describe a function for models that choose tools, and for people. It makes no new version."""
+    listing.labels_of(engine.database, name, caller.labels)
+    return engine.annotations.describe(name, body.text, author=caller.name) or {}
 
 
 @router.post("/{name}:check", operation_id="functions.check", response_model=rows.Check)

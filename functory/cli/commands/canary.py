@@ -64,6 +64,7 @@ def list_(
 ) -> None:
     """List canaries, newest first."""
     from functory.cli.output import canaries as output
+    from functory.rows.canaries import Canary
 
     with session.engine() as engine:
         rows = engine.canaries.list(function=function, is_open=is_open, limit=limit)
@@ -79,7 +80,7 @@ def list_(
             "started_at": "STARTED",
         },
         key="function",
-        data=[output.public(row) for row in rows],
+        data=lambda: [Canary.as_json(row) for row in rows],
         empty="no canaries",
     )
 
@@ -88,11 +89,12 @@ def list_(
 def show(function: Name, json: AsJson = False) -> None:
     """Show the newest canary of a function: what its units have shown, and what is missing for a promotion."""
     from functory.cli.output import canaries as output
+    from functory.rows.canaries import Canary
 
     with session.engine() as engine:
         row = engine.canaries.get(function)
     if json:
-        CommandOutput().value(output.public(row))
+        CommandOutput().value(Canary.as_json(row))
         return
     CommandOutput().record(output.record(row))
 
@@ -154,9 +156,9 @@ def stop(function: Name, reason: Reason = "", json: AsJson = False) -> None:
 
 
 def _print(row: Mapping[str, Any], text: str, json: bool) -> None:
-    from functory.cli.output import canaries as output
+    from functory.rows.canaries import Canary
 
     if json:
-        CommandOutput().value(output.public(row))
+        CommandOutput().value(Canary.as_json(row))
         return
     CommandOutput().styled((text, ""))

@@ -35,10 +35,6 @@ _COLUMNS = {
 }
 # Characters of a text in a table.
 _SHOWN = 100
-_FIELDS = (
-    "id", "scope", "owner", "kind", "text", "importance", "source_execution_id", "run_id", "author", "untrusted",
-    "created_at", "expires_at",
-)  # fmt: skip
 
 
 @app.command(epilog='Example: functory memory add "Invoices go out on Mondays" --agent clerk --kind lesson')
@@ -84,11 +80,16 @@ def list_(
     quiet: Quiet = False,
 ) -> None:
     """List memories, newest first."""
+    from functory.rows import memories as models
+
     with session.engine() as engine:
         scope, owner = _place(engine, agent, run, shared)
         rows = engine.memory.list(scope=scope, owner=owner, kind=kind, limit=limit)
     CommandOutput(json=json, quiet=quiet).table(
-        [_in_list(row) for row in rows], _COLUMNS, data=[_public(row) for row in rows], empty="no memories"
+        [_in_list(row) for row in rows],
+        _COLUMNS,
+        data=lambda: [models.Memory.as_json(row) for row in rows],
+        empty="no memories",
     )
 
 
@@ -98,18 +99,20 @@ def search(
     agent: Agent = None,
     run: Run = None,
     shared: Shared = False,
-    number: Annotated[int, typer.Option("--number", "-k", help="Number of memories.")] = 5,
+    number: Annotated[int, typer.Option("--number", "-k", min=1, max=100, help="Number of memories.")] = 5,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Find memories by their words, and with embedding_model by their meaning: the best first."""
+    from functory.rows import memories as models
+
     with session.engine() as engine:
         scope, owner = _place(engine, agent, run, shared)
         rows = engine.memory.search(query, number, scope=scope, owner=owner)
     CommandOutput(json=json, quiet=quiet).table(
         [_in_list(row) for row in rows],
         _COLUMNS,
-        data=[_public(row) | {"score": row["score"]} for row in rows],
+        data=lambda: [models.FoundMemory.as_json(row) for row in rows],
         empty="no memories fit",
     )
 
@@ -117,10 +120,12 @@ def search(
 @app.command(epilog="Example: functory memory show 3Kd9fGh2")
 def show(memory: Memory, json: AsJson = False) -> None:
     """Show a memory and where it comes from."""
+    from functory.rows import memories as models
+
     with session.engine() as engine:
         row = engine.memory.get(engine.find_id(memory, "memory"))
     if json:
-        CommandOutput().value(_public(row))
+        CommandOutput().value(models.Memory.as_json(row))
         return
     CommandOutput().record(
         {
@@ -199,7 +204,3 @@ def _owner(row: Mapping[str, Any]) -> str:
 
 def _trust(row: Mapping[str, Any]) -> str:
     return "untrusted" if row["untrusted"] else ""
-
-
-def _public(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in _FIELDS}

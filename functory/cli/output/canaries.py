@@ -8,16 +8,6 @@ from typing import Any
 from functory.engine.releases.canary_evidence import ROLL_BACK_AT
 from functory.terminal.console import format_time
 
-_CANARY = (
-    "id", "function", "version", "base", "state", "reason", "share", "unit", "counts", "evidence", "unmet",
-    "proposal_id", "author", "started_at", "deadline", "decided_at", "decided_by",
-)  # fmt: skip
-
-
-def public(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a canary as JSON."""
-    return {name: row[name] for name in _CANARY}
-
 
 def in_list(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a canary as a row of a list."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from functory.cli.remote.access import Labels, Logins, LogPolicies, Tokens, Users
 from functory.cli.remote.events import Events
 from functory.cli.remote.executions import Compensations, Executions, Lineage
-from functory.cli.remote.functions import Functions, GrantApprovals, Secrets, State
+from functory.cli.remote.functions import Annotations, Functions, GrantApprovals, Secrets, State, Tools
 from functory.cli.remote.inspections import Inspections, TriggerGraph
 from functory.cli.remote.part import here_only, plain
 from functory.cli.remote.sources import Schedules, Sources
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from functory.cli.remote.agents import Agents, Runs
     from functory.cli.remote.backtests import Result
     from functory.cli.remote.batches import Batches
+    from functory.cli.remote.canaries import Canaries
+    from functory.cli.remote.memories import Memory
     from functory.cli.remote.models import Budgets, Calls, Models
     from functory.cli.remote.proposals import GatePolicies, Proposals
     from functory.cli.remote.read_models import ReadModels
@@ -60,6 +62,8 @@ class RemoteEngine:
         self.compensations = Compensations(server)
         self.events = Events(server)
         self.functions = Functions(server)
+        self.annotations = Annotations(server)
+        self.tools = Tools(server)
         self.grant_approvals = GrantApprovals(server)
         self.secrets = Secrets(server)
         self.state = State(server)
@@ -139,6 +143,20 @@ class RemoteEngine:
         from functory.cli.remote.proposals import GatePolicies
 
         return GatePolicies(self._server)
+
+    @cached_property
+    def canaries(self) -> Canaries:
+        """Canaries. Few commands need them."""
+        from functory.cli.remote.canaries import Canaries
+
+        return Canaries(self._server)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What agents and functions remember. Few commands need it."""
+        from functory.cli.remote.memories import Memory
+
+        return Memory(self._server)
 
     @cached_property
     def agents(self) -> Agents:
@@ -253,6 +271,9 @@ class RemoteEngine:
             return str(UUID(text))
         except ValueError:
             pass
+        if kinds == ("memory",):
+            # The search has no memories: a page of the dashboard would have to show what it finds.
+            return self._server.memories.get(text).id
         found = [row for row in self._server.search.list(q=text) if row.kind in kinds]
         if len(found) == 1 and found[0].id is not None:
             return found[0].id

@@ -197,6 +197,28 @@ class GrantApprovals(Part):
         }
 
 
+class Annotations(Part):
+    """The descriptions of :class:`functory.engine.functions.annotations.Annotations`."""
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """The description of a function; None while it has only those of its versions."""
+        found = self._server.functions.description(name)
+        return None if found.value is None else plain(found)
+
+    def describe(self, name: str, text: str, *, author: str = "") -> dict[str, Any] | None:
+        """Describe a function; an empty text removes its description."""
+        found = self._server.functions.describe(name, text=text)
+        return None if found.value is None else plain(found)
+
+
+class Tools(Part):
+    """The functions as models see them, as in :class:`functory.engine.executions.runs.tool_search.Tools`."""
+
+    def search(self, query: str, k: int) -> list[dict[str, Any]]:
+        """The functions that fit a goal, the best first."""
+        return plain(self._server.functions.search(q=query, count=k))
+
+
 class Secrets(Part):
     """The secrets of :class:`functory.engine.access.secrets.Secrets`; never their values."""
 

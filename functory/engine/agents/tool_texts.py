@@ -9,6 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
+from functory.engine.access.scopes import Scope
 from functory.engine.agents import tools
 from functory.engine.agents.memory_fields import sha256 as sha256
 from functory.engine.database.schema import function, function_version
@@ -42,8 +44,10 @@ class ToolText:
         return sha256(self.text)
 
 
-def load(tx: Tx, names: Collection[str] | None) -> list[ToolText]:
-    """Return the enabled functions as tools: those with these names, or all but the ephemeral ones of runs."""
+def load(tx: Tx, names: Collection[str] | None, scope: Scope = None) -> list[ToolText]:
+    """Return the enabled functions in ``scope`` as tools: those with these names, or all but the ephemeral ones of
+    runs.
+    """
     statement = (
         sa.select(
             function.c.id,
@@ -56,6 +60,7 @@ def load(tx: Tx, names: Collection[str] | None) -> list[ToolText]:
         )
         .join(function_version, function_version.c.function_id == function.c.id)
         .where(function.c.state == "enabled", function_version.c.number == function.c.active)
+        .where(*scopes.functions(scope))
         .order_by(function.c.name)
         .limit(MAX_FUNCTIONS)
     )

@@ -21,6 +21,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine.access import scopes
+from functory.engine.access.scopes import Scope
 from functory.engine.database import audit, counters
 from functory.engine.database.schema import Id, canary, function
 from functory.engine.database.schema.canaries import CANARY_OPEN
@@ -195,19 +197,31 @@ def decide(tx: Tx, seen: Mapping[str, Any], decision: Decision) -> dict[str, Any
     return _change(tx, row, "held", {"state": "held", "reason": decision.reason}, ENGINE)
 
 
-def get(tx: Tx, name: str) -> dict[str, Any]:
-    """Return the newest canary of a function. Raises :class:`NotFound`."""
-    found = tx.first(sa.select(canary).where(canary.c.function == name).order_by(canary.c.id.desc()).limit(1))
+def get(tx: Tx, name: str, scope: Scope = None) -> dict[str, Any]:
+    """Return the newest canary of a function. Raises :class:`NotFound`, also for a function outside of ``scope``."""
+    of_function = canary.c.function == name, *scopes.function_names(canary.c.function, scope)
+    found = tx.first(sa.select(canary).where(*of_function).order_by(canary.c.id.desc()).limit(1))
     if found is None:
         raise NotFound(f"{name} has no canary", try_=f"functory canary start {name}@N")
     return found
 
 
 def list_(
-    tx: Tx, *, function: str | None = None, is_open: bool = False, limit: int = 50
+    tx: Tx,
+    *,
+    function: str | None = None,
+    is_open: bool = False,
+    before: str | None = None,
+    limit: int = 50,
+    scope: Scope = None,
 ) -> list[dict[str, Any]]:
-    """Return canaries, the newest first: those of one ``function``, or only those that are open or held."""
-    statement = sa.select(canary).order_by(canary.c.id.desc()).limit(limit)
+    """Return canaries, the newest first: those of one ``function``, or only those that are open or held; of functions
+    in ``scope``, and older than the one with the id ``before``.
+    """
+    visible = scopes.function_names(canary.c.function, scope)
+    statement = sa.select(canary).where(*visible).order_by(canary.c.id.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(canary.c.id < before)
     if function is not None:
         statement = statement.where(canary.c.function == function)
     if is_open:

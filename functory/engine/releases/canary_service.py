@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from functory.engine.access.scopes import Scope
 from functory.engine.database.connection import Database
 from functory.engine.database.schema.canaries import CANARY_OPEN
 from functory.engine.database.transaction import Tx
@@ -40,7 +41,8 @@ class Canaries:
         """Let a version have a ``share`` of the new executions, for at most ``hours``. Returns its canary."""
         self._functions.build_environment(function, version, author=author, again=False)
         with self._database.write() as tx:
-            return canaries.start(tx, function, version, share=share, unit=unit, hours=hours, author=author)
+            row = canaries.start(tx, function, version, share=share, unit=unit, hours=hours, author=author)
+            return _shown(tx, row)
 
     def advance(
         self, function: str, *, share: float | None = None, hours: float | None = None, author: str = ""
@@ -69,17 +71,27 @@ class Canaries:
         with self._database.write() as tx:
             return _shown(tx, canaries.stop(tx, function, reason=reason, author=author))
 
-    def get(self, function: str) -> dict[str, Any]:
-        """Return the newest canary of a function."""
+    def get(self, function: str, scope: Scope = None) -> dict[str, Any]:
+        """Return the newest canary of a function in ``scope``."""
         with self._database.read() as tx:
-            return _shown(tx, canaries.get(tx, function))
+            return _shown(tx, canaries.get(tx, function, scope))
 
     def list(
-        self, *, function: str | None = None, is_open: bool = False, limit: int = 50
+        self,
+        *,
+        function: str | None = None,
+        is_open: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+        scope: Scope = None,
     ) -> list[dict[str, Any]]:
-        """Return canaries, the newest first."""
+        """Return canaries of functions in ``scope``, the newest first; ``before`` is the id of the last one of the page
+        before.
+        """
         with self._database.read() as tx:
-            rows = canaries.list_(tx, function=function, is_open=is_open, limit=limit)
+            rows = canaries.list_(
+                tx, function=function, is_open=is_open, before=before, limit=limit, scope=scope
+            )
             return [_shown(tx, row) for row in rows]
 
 

@@ -24,7 +24,7 @@ LEFT_OUT = ("stream.open", "login.ways", "login.finish", "login.provider")
 # What stands in paths, and what is worth asking for in parameters.
 IN_PATHS = (
     "execution", "started", "below", "event", "shared", "paused", "function", "child", "trigger", "own", "source",
-    "secret", "call", "proposal", "approval", "agent", "run", "question",
+    "secret", "call", "proposal", "approval", "agent", "run", "question", "memory",
 )  # fmt: skip
 IN_PARAMETERS = ("execution", "started", "event", "function", "trigger", "type", "subject", "agent", "run")
 NO_TEXTS = (
@@ -139,7 +139,8 @@ def test_what_is_hidden_would_be_found(
                 found.add(route.operation)
     assert found >= {
         "agents.get", "agents.list", "agents.versions",
-        "audit.list", "backtests.list", "batches.list", "calls.get", "calls.list", "events.decisions",
+        "audit.list", "backtests.list", "batches.list", "calls.get", "calls.list", "canaries.get", "canaries.list",
+        "events.decisions", "functions.description", "memories.get", "memories.list",
         "events.get",
         "events.list", "events.types", "executions.attempts", "executions.get", "executions.input", "executions.list",
         "executions.logs", "executions.spans", "executions.times", "executions.why", "functions.get",
@@ -232,6 +233,7 @@ def test_who_may_not_read_payloads_gets_none_from_any_route(
     engine.agents.update(names["agent"], {"memo": {"w": PAYLOAD}}, author="ada")
     names["question"] = run_that_asks(world, engine, names["agent"], PAYLOAD, names["child"])["question"]
     names["run"] = run_that_asks(world, engine, names["agent"], PAYLOAD)["run"]
+    names["memory"] = engine.memory.add(f"{PAYLOAD} for {role}", author="ada")["id"]
     api.post("/batches", {"action": "replay", "filter": {"q": PAYLOAD}}, 201)
     seen, found = set(), []
     for route, _ in reads:
@@ -256,6 +258,7 @@ def test_who_may_not_read_payloads_gets_none_from_any_route(
         "batches.list", "calls.get", "events.get", "events.list", "executions.attempts", "executions.get",
         "executions.input",
         "executions.list", "executions.logs", "executions.result", "executions.spans", "executions.why",
+        "memories.get", "memories.list",
         "proposals.get", "proposals.list", "runs.get", "runs.list", "runs.steps", "state.get",
         "trees.nodes", "trees.outline", "triggers.flow",
     }  # fmt: skip

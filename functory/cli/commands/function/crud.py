@@ -104,8 +104,7 @@ def show(
         missing = engine.secrets.missing(row["secrets"])
         granted, waiting = engine.grant_approvals.effective_and_pending(row)
         users = engine.functions.dependents(row["name"])
-        # A server shows the description of the version.
-        annotation = None if session.is_remote() else engine.annotations.get(row["name"])
+        annotation = engine.annotations.get(row["name"])
         stats = (
             None if json else engine.inspections.function_stats(row["name"], engine.now() - track_record.SPAN)
         )

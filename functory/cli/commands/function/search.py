@@ -32,18 +32,20 @@ def describe(
 
 def search(
     text: Annotated[str, typer.Argument(help="Goal: what the function shall do.", show_default=False)],
-    number: Annotated[int, typer.Option("--number", "-k", help="Number of functions.")] = 12,
+    number: Annotated[int, typer.Option("--number", "-k", min=1, max=100, help="Number of functions.")] = 12,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Find functions by name, description and parameters, and with embedding_model by their meaning: the best first."""
+    from functory.rows.descriptions import FoundFunction
+
     with session.engine() as engine:
         rows = engine.tools.search(text, number)
     CommandOutput(json=json, quiet=quiet).table(
         [row | {"description": row["description"].partition("\n")[0]} for row in rows],
         _COLUMNS,
         key="name",
-        data=rows,
+        data=lambda: [FoundFunction.as_json(row) for row in rows],
         empty="no function fits",
     )
 

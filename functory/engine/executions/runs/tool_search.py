@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from functory.engine.access.scopes import Scope
 from functory.engine.agents import embeddings, memory_fields, ranking, tool_texts, vectors
 from functory.engine.agents.memory import Embed
 from functory.engine.database.connection import Database
@@ -35,9 +36,10 @@ class Tools:
         *,
         names: Collection[str] | None = None,
         vector: tuple[str, bytes] | None = None,
+        scope: Scope = None,
     ) -> list[dict[str, Any]]:
         """Return the ``k`` functions that fit a goal best, as tools: ``name``, ``description``, ``parameters`` (a JSON
-        Schema), ``effect`` and ``score``. With ``names`` these functions alone.
+        Schema), ``effect`` and ``score``. With ``names`` these functions alone, and only those in ``scope``.
 
         They are found by the words of name, description and parameters, and with ``vector`` (of the query, with the
         name of its model) by their meaning too. Raises :class:`Invalid`.
@@ -46,7 +48,7 @@ class Tools:
         if vector is None and self._embed is not None:
             vector = self._embed("function", query)
         with self._database.read() as tx:
-            texts = {one.id: one for one in tool_texts.load(tx, names)}
+            texts = {one.id: one for one in tool_texts.load(tx, names, scope)}
             # Of equal ones the first by name: the ids of functions say when they were made.
             by_words = ranking.by_words(query, ((one.id, one.text) for one in texts.values()))
             rankings = [by_words[:DEPTH]]

@@ -68,7 +68,7 @@ def test_all_memories_of_a_source_are_forgotten(shell: Shell) -> None:
         (("add", "x", "--agent", "missing"), "functory agent list"),
         (("forget",), "what shall be forgotten?"),
         (("show", "01998c5e-0000-7000-8000-000000000000"), "functory memory list"),
-        (("search", "x", "-k", "0"), "wrong k 0"),
+        (("search", "x", "-k", "0"), "greater than or equal to 1"),
     ],
 )
 def test_wrong_commands_say_what_to_do(shell: Shell, words: tuple[str, ...], said: str) -> None:
