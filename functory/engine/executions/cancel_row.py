@@ -67,6 +67,7 @@ def _cancel_queued(tx: Tx, row: Mapping[str, Any], author: str) -> None:
     ).rowcount
     if changed:
         queue_rows.remove_queued(tx, row["id"])
+        queue_rows.count_ended(tx, row, "cancelled")
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])
         data = event_data(row, "cancelled") | {"author": author}

@@ -107,6 +107,16 @@ def count_created(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
     tx.at_end(count)
 
 
+def count_ended(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+    """Count an execution that ends without a result of a worker in the metrics, once this is committed."""
+
+    def count(committed: bool) -> None:
+        if committed:
+            metrics.executions_finished.labels(metrics.function_label(row["function"]), state).inc()
+
+    tx.at_end(count)
+
+
 def mark_sent(tx: Tx, ids: Sequence[str]) -> None:
     """backlog → in flight. The rows are locked by this transaction."""
     if not ids:

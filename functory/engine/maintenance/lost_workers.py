@@ -246,6 +246,7 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
             queue_rows.remove_running(tx, [row["id"]])
         else:
             queue_rows.remove_queued(tx, row["id"])
+        queue_rows.count_ended(tx, row, state)
         bad_ends.record(tx, row["id"], state)
         if row["has_concurrency"]:
             concurrency.release(tx, row["id"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -188,6 +188,29 @@ class Tallies:
         for begins_at, key, one in self._read(tx, kind, MINUTE, first, names):
             if begins_at in found:
                 found[begins_at].append((key, one))
+        return found
+
+    def busiest(
+        self,
+        tx: Tx,
+        minutes: int,
+        limit: int,
+        names: Sequence[str] | None = None,
+        also: Collection[str] = (),
+    ) -> dict[str, Runs]:
+        """Return what functions did in the last minutes, the current one included: those of which most executions
+        ended, and those in ``also``.
+        """
+        first = rows.begin_of(tx.now, MINUTE) - (minutes - 1) * MINUTE
+        recent = self._recent.of(tx, "function", MINUTE, names)
+        candidates = {
+            *rows.names_with_most(tx, "function", MINUTE, first, RUNS, 4 * limit, names),
+            *(key.name for _, key, _ in recent if key.outcome in RUNS),
+            *also,
+        }
+        found = {name: Runs() for name in candidates}
+        for _, key, one in self._read(tx, "function", MINUTE, first, sorted(candidates)):
+            found[key.name].add(key.outcome, one)
         return found
 
     def failing(

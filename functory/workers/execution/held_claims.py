@@ -99,7 +99,8 @@ class HeldClaims:
         for running in added:
             row = running.claim.row
             if row["attempt"] == 1:
-                waited = (row["started_at"] - row["created_at"]).total_seconds()
+                # A delay that was asked for is no wait.
+                waited = (row["started_at"] - row["run_at"]).total_seconds()
                 trace = traces.exemplar(row["root_id"])
                 metrics.observe(metrics.execution_queue, max(0.0, waited), trace)
         return added
