@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.agents import call_outcomes, calls, meters, model_admission, models, money
+from functory.engine.agents import call_outcomes, call_spans, calls, meters, model_admission, models, money
 from functory.engine.agents.call_outcomes import Answer, Failure, Outcome
 from functory.engine.agents.limits_reached import Amount, LimitReached
 from functory.engine.agents.meters import QuotaKey, Spending
@@ -28,6 +28,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.serialization.control_characters import one_line
 from functory.engine.settings import Settings
+from functory.engine.telemetry import traces
 
 # A gateway renews its leases three times in this time (seconds).
 LEASE_SECONDS = 30.0
@@ -188,7 +189,9 @@ def settle(
     spending.write()
     tx.wake(*(["answers"] if over else []), *(["llm"] if len(over) < len(changed) or over else []))
     found = {row["id"]: row for row in rows}
-    return [{**found[row["id"]], **row} for row in over]
+    whole = [{**found[row["id"]], **row} for row in over]
+    _record(tx, whole)
+    return whole
 
 
 def renew(tx: Tx, name: str, started_at: datetime, ids: Sequence[str]) -> None:
@@ -485,7 +488,7 @@ def _failed(tx: Tx, row: Mapping[str, Any], message: str) -> dict[str, Any]:
 
 def _ended(tx: Tx, row: Mapping[str, Any], state: str, message: str) -> dict[str, Any]:
     """Return the changes of a call that ends without an answer."""
-    return {
+    changes = {
         "id": row["id"],
         "state": state,
         "asked": row["asked"],
@@ -497,6 +500,14 @@ def _ended(tx: Tx, row: Mapping[str, Any], state: str, message: str) -> dict[str
         "lease_until": None,
         "ended_at": tx.now,
     }
+    _record(tx, [{**row, **changes}])
+    return changes
+
+
+def _record(tx: Tx, ended: Sequence[Mapping[str, Any]]) -> None:
+    """Record the spans of calls that have ended (their rows), once this is committed."""
+    if traces.recorder is not None and ended:
+        traces.record_after_commit(tx.at_end, lambda: call_spans.of_calls(ended))
 
 
 def _charged(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,12 @@ CLOSE_FAILING_SECONDS = 0.5
 K = TypeVar("K")
 V = TypeVar("V")
 
-_KINDS = {"internal": SpanKind.INTERNAL, "producer": SpanKind.PRODUCER, "consumer": SpanKind.CONSUMER}
+_KINDS = {
+    "internal": SpanKind.INTERNAL,
+    "producer": SpanKind.PRODUCER,
+    "consumer": SpanKind.CONSUMER,
+    "client": SpanKind.CLIENT,
+}
 _SCOPE = InstrumentationScope("functory", __version__)
 _EXPORTER = OTLPSpanExporter.__module__
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

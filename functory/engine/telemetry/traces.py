@@ -18,9 +18,16 @@ from typing import Any, Literal, Protocol
 import structlog
 
 from functory.engine.telemetry import observation
-from functory.engine.telemetry.trace_context import TraceContext, attempt_span, event_span, own_trace_id
+from functory.engine.telemetry.trace_context import (
+    TraceContext,
+    attempt_span,
+    event_span,
+    header_of,
+    own_trace_id,
+    parse,
+)
 
-SpanKind = Literal["internal", "producer", "consumer"]
+SpanKind = Literal["internal", "producer", "consumer", "client"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,15 @@ def exemplar(root_id: str) -> str | None:
         return None
     found = _trace(root_id)
     return found.id if found is not None and found.sampled else None
+
+
+def exemplar_of_request(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the id of the trace that a request with these headers belongs to, if its sender records that trace."""
+    if recorder is None:
+        return None
+    text = header_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    found = parse(text)
+    return found.trace_id if found is not None and found.sampled else None
 
 
 def context_of_attempt(row: Mapping[str, Any]) -> TraceContext:

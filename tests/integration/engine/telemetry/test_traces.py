@@ -36,6 +36,8 @@ from functory.triggers.routing.router import Router
 from tests.support import trace_picture
 from tests.support.http_sender import headers as signed
 from tests.support.http_sender import serving
+from tests.support.model_calls import add_model
+from tests.support.model_server import error, model_server
 from tests.support.trace_receiver import TraceReceiver, receiving
 from tests.support.waiting import wait_for
 from tests.support.world import LEASE, World, embedded, lines
@@ -134,6 +136,35 @@ def test_a_retry_shows_each_attempt_and_its_wait(receiver: TraceReceiver, tmp_pa
     assert {"trace_id": own_trace_id(root)} in [one.labels for one in shown if one is not None]
     first, second = sorted(receiver.named("queue"), key=lambda span: span.start)
     assert second.start > receiver.one("attempt 1").start > first.start
+
+
+def test_a_call_of_a_model_is_a_span_of_the_attempt_that_asked(
+    receiver: TraceReceiver, tmp_path: Path
+) -> None:
+    source = lines(
+        "from functory import llm",
+        "def ask(model: str) -> str:",
+        "    return llm('the secret question', model=model)['text']",
+    )
+    with model_server() as server, embedded(tmp_path, traces="on") as engine:
+        server.script("stubborn", error(400, "wrong"))
+        for name in ("small", "stubborn"):
+            add_model(engine, name, server.url)
+        engine.functions.save(source, models=["small", "stubborn"], limits={"retries": 0})
+        good, bad = (engine.start_execution("ask", {"model": name})["id"] for name in ("small", "stubborn"))
+        engine.settle()
+        calls = {row["asked"]: row for row in engine.calls.list()}
+    wait_for(lambda: receiver.named("model small") and receiver.named("model stubborn"))
+    for name, root, failed in (("small", good, None), ("stubborn", bad, "failed")):
+        span, call = receiver.one(f"model {name}"), calls[name]
+        assert (span.trace_id, span.parent_id) == (own_trace_id(root), attempt_span(root, 1))
+        assert (span.error, span.attributes["functory.state"]) == (failed, call["state"])
+        assert span.attributes["gen_ai.request.model"] == name
+        assert span.attributes["gen_ai.usage.output_tokens"] == call["tokens_out"]
+        assert span.attributes["functory.call.id"] == call["id"]
+        attempt = next(one for one in receiver.named("attempt 1") if one.trace_id == span.trace_id)
+        assert attempt.start <= span.start <= span.end <= attempt.end
+    assert "secret question" not in repr(receiver.spans)
 
 
 def test_several_causes_are_links(world: World, recording: Callable[[], TraceReceiver]) -> None:
