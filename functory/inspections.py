@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from functory.engine.access.scopes import Scope
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.events import envelope, exchange
 from functory.engine.events.store import Events
-from functory.engine.executions import event_timeline, recent_runs, worker_registry
+from functory.engine.executions import activity, event_timeline, open_executions, recent_runs, worker_registry
 from functory.engine.executions.event_timeline import Timeline
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.recent_runs import RecentRuns
-from functory.engine.functions import limits
+from functory.engine.functions import limits, listing
 from functory.engine.functions.registry import Functions
 from functory.engine.settings import Settings
 from functory.engine.sources.store import Sources
@@ -75,6 +76,36 @@ class Inspections:
             "sources": source_summary(Sources(database).list()),
             "failed_matches": failures.recent(database, RECENT),
             "dropped_by_guards": Suppressions(database).dropped(RECENT.total_seconds()),
+        }
+
+    def activity(self, *, minutes: int = 5, count: int = 20, scope: Scope = None) -> dict[str, Any]:
+        """What happens now, within ``scope``: up to ``count`` functions, those with most running executions and then
+        with most that ended in the last ``minutes``, and up to ``count`` executions, those that have run longest.
+        """
+        names = None if scope is None else listing.names(self._database, scope)
+        kind = "total" if names is None else "function"
+        with self._database.read(snapshot=True) as tx:
+            open_ = open_executions.count(tx, scope)
+            busy = activity.running_by_function(tx, scope)
+            runs = self._tallies.busiest(tx, minutes, count, names, busy)
+            total = Runs()
+            for counted in self._tallies.by_minute(tx, kind, minutes, names).values():
+                for key, one in counted:
+                    total.add(key.outcome, one)
+            executions = activity.running(tx, count, scope)
+            now = tx.now
+        busiest = sorted(runs, key=lambda name: (-busy.get(name, 0), -runs[name].runs, name))[:count]
+        alive = worker_registry.alive(self._database, self._settings.lease_seconds)
+        return {
+            "at": now,
+            "minutes": minutes,
+            **open_,
+            "runs": total.runs,
+            "failures": total.failures,
+            "workers": len(alive),
+            "slots": sum(row["slots"] for row in alive),
+            "functions": [_active(name, busy.get(name, 0), runs[name]) for name in busiest],
+            "executions": executions,
         }
 
     def trigger_flow(self, name: str, key: str | None = None) -> tuple[TriggerInspection, str]:
@@ -181,6 +212,17 @@ def summary_of_function(summary: FunctionSummary) -> dict[str, Any]:
         "p95_seconds": summary.p95_seconds,
         "spark": summary.spark,
         "failure_spark": summary.failure_spark,
+    }
+
+
+def _active(name: str, running: int, runs: Runs) -> dict[str, Any]:
+    return {
+        "name": name,
+        "running": running,
+        "runs": runs.runs,
+        "failures": runs.failures,
+        "run_p95_seconds": runs.run_seconds(0.95),
+        "queued_p95_seconds": runs.queued_seconds(0.95),
     }
 
 

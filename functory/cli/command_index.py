@@ -37,7 +37,7 @@ class CommandEntry:
 _CLI = "functory.cli.commands"
 _HERE_ONLY = frozenset({
     "dev", "environment", "db", "server", "router", "worker", "scheduler", "watcher", "gateway", "doctor", "verify",
-    "dashboard", "canary", "memory",
+    "dashboard",
 })  # fmt: skip
 
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
@@ -111,6 +111,7 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
     ),
     "Checks": (
         CommandEntry("status", f"{_CLI}.status", "status", "open work, workers, counts"),
+        CommandEntry("top", f"{_CLI}.top", "top", "what runs now, and which functions are busy"),
         CommandEntry("doctor", f"{_CLI}.doctor", "doctor", "check this installation and say what to repair"),
         CommandEntry("verify", f"{_CLI}.verify", "verify", "check that nothing was lost or done twice"),
         CommandEntry("config", f"{_CLI}.config", "config", "settings in force and where they come from"),

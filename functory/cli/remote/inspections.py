@@ -41,6 +41,10 @@ class Inspections(Part):
         """What is there, what is open, and what went wrong within a day."""
         return plain(self._server.health.status())
 
+    def activity(self, *, minutes: int, count: int) -> dict[str, Any]:
+        """What happens now."""
+        return plain(self._server.activity.get(minutes=minutes, count=count))
+
     def trigger_flow(self, name: str, key: str | None = None) -> tuple[TriggerInspection, str]:
         """What waits in the flow control of a trigger, and advice about the first obstacle."""
         from functory.engine.triggers.inspection import Page, TriggerInspection

@@ -44,7 +44,7 @@ schedule list | schedule show nightly | schedule next nightly | schedule ticks n
 watch list | watch show inbox | watch files inbox | webhook list | webhook show hook
 source list | source show file inbox | state get hostile {key} | state list hostile | grant list
 pack import stackstorm {pack} --dry-run
-status | verify --patience 1h | doctor | user list | user show ada | login list
+status | top --once | verify --patience 1h | doctor | user list | user show ada | login list
 event emit hostile --data {data} --subject {name} --wait
 state set hostile {key} {value} | state delete hostile {key}
 execution replay {execution} | execution retry {execution} | execution cancel {execution}
