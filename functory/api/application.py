@@ -31,12 +31,14 @@ Authenticate = Callable[[Request], Caller]
 
 # The nouns under /api/v1, each a module of functory.api.resources with a router.
 RESOURCES: tuple[str, ...] = (
+    "activity",
     "agents",
     "approvals",
     "backtests",
     "batches",
     "budgets",
     "calls",
+    "canaries",
     "events",
     "execution_actions",
     "executions",
@@ -46,6 +48,7 @@ RESOURCES: tuple[str, ...] = (
     "logins",
     "map",
     "me",
+    "memories",
     "models",
     "operations",
     "overview",

@@ -6,7 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from functory.engine.telemetry import metrics, server_metrics
+from functory.engine.telemetry import metrics, server_metrics, traces
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
@@ -48,4 +48,5 @@ def _count(scope: Scope, status: int, seconds: float) -> None:
     route = route_of(scope) or OTHER
     method = scope["method"] if scope["method"] in METHODS else OTHER
     server_metrics.http_requests.labels(route, method, f"{status // 100}xx").inc()
-    metrics.observe(server_metrics.http_request_seconds.labels(route), seconds)
+    trace = traces.exemplar_of_request(scope["headers"])
+    metrics.observe(server_metrics.http_request_seconds.labels(route), seconds, trace)

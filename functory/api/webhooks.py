@@ -17,7 +17,7 @@ from functory.api.problem_details import problem
 from functory.client import Functory
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.sources.webhooks import Webhooks
-from functory.engine.telemetry import metrics, server_metrics
+from functory.engine.telemetry import metrics, server_metrics, traces
 from functory.triggers.sources.webhooks import Request as WebhookRequest
 from functory.triggers.sources.webhooks import WebhookReceiver, WebhookResponse
 
@@ -68,7 +68,7 @@ def mount(
             )
             answer = await run_in_threadpool(receiver.receive, name, received)
         except HTTPException as error:
-            _record_metrics(error.status_code, _REASONS.get(error.status_code, "gone"), began)
+            _record_metrics(request, error.status_code, _REASONS.get(error.status_code, "gone"), began)
             if error.status_code in _REFUSALS:
                 # The answer is known without the database.
                 with contextlib.suppress(Unavailable):
@@ -83,7 +83,7 @@ def mount(
                 detail="it could not be stored; send it again",
                 retry_after=RETRY_AFTER_SECONDS,
             )
-        _record_metrics(answer.status, answer.reason, began)
+        _record_metrics(request, answer.status, answer.reason, began)
         count(answer)
         return _response(answer)
 
@@ -97,9 +97,10 @@ def _response(answer: WebhookResponse) -> Response:
     return problem(answer.status, detail=answer.detail, headers=headers)
 
 
-def _record_metrics(status: int, reason: str, began: float) -> None:
+def _record_metrics(request: Request, status: int, reason: str, began: float) -> None:
     server_metrics.webhook_requests.labels(f"{status // 100}xx", reason).inc()
-    metrics.observe(server_metrics.webhook_seconds, time.perf_counter() - began)
+    trace = traces.exemplar_of_request(request.headers.raw)
+    metrics.observe(server_metrics.webhook_seconds, time.perf_counter() - began, trace)
     if status >= 400:
         server_metrics.events_rejected.labels(server_metrics.rejection(status)).inc()
     elif reason == "duplicate":

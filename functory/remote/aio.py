@@ -22,6 +22,18 @@ from functory.remote.client import RemoteFunctory
 from functory.remote.connection import ANSWER_SECONDS
 
 
+class AsyncActivity:
+    """Operations of activity."""
+
+    def __init__(self, sync: operations.Activity, threads: Threads) -> None:
+        self._sync = sync
+        self._threads = threads
+
+    async def get(self, *, minutes: int | None = None, count: int | None = None) -> rows.Activity:
+        """The functions that are busiest, and the executions that have run longest, as ``functory top`` shows them."""
+        return await self._threads.run(lambda: self._sync.get(minutes=minutes, count=count))
+
+
 class AsyncAgents:
     """Operations of agents."""
 
@@ -367,6 +379,63 @@ class AsyncCalls:
         )
 
 
+class AsyncCanaries:
+    """Operations of canaries."""
+
+    def __init__(self, sync: operations.Canaries, threads: Threads) -> None:
+        self._sync = sync
+        self._threads = threads
+
+    async def advance(
+        self,
+        function: str,
+        /,
+        *,
+        hours: float | UnsetType | None = UNSET,
+        share: float | UnsetType | None = UNSET,
+    ) -> rows.Canary:
+        """Raise the share, or let it go on. One that was held goes on."""
+        return await self._threads.run(lambda: self._sync.advance(function, hours=hours, share=share))
+
+    async def get(self, function: str, /) -> rows.Canary:
+        """The newest canary of a function: what its units have shown, and what is missing for a promotion."""
+        return await self._threads.run(lambda: self._sync.get(function))
+
+    async def hold(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Keep it as it is until a person decides: it is not promoted. It is still rolled back if it is worse."""
+        return await self._threads.run(lambda: self._sync.hold(function, reason=reason))
+
+    async def promote(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Make its version the active one now."""
+        return await self._threads.run(lambda: self._sync.promote(function, reason=reason))
+
+    async def rollback(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Take the executions back and mark its version bad. What has not begun runs with the active version."""
+        return await self._threads.run(lambda: self._sync.rollback(function, reason=reason))
+
+    async def start(
+        self,
+        *,
+        function: str,
+        version: int,
+        hours: float | UnsetType = UNSET,
+        share: float | UnsetType = UNSET,
+        unit: str | UnsetType = UNSET,
+    ) -> rows.Canary:
+        """Let a version have a share of the executions of its function. It is rolled back if it is worse, and promoted if it is not."""
+        return await self._threads.run(
+            lambda: self._sync.start(function=function, version=version, hours=hours, share=share, unit=unit)
+        )
+
+    async def stop(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """End it without a verdict: new executions run with the active version."""
+        return await self._threads.run(lambda: self._sync.stop(function, reason=reason))
+
+    def list(self, *, function: str | None = None, open: bool | None = None) -> AsyncRows[rows.Canary]:
+        """List canaries, newest first."""
+        return AsyncRows(self._sync.list(function=function, open=open), self._threads)
+
+
 class AsyncEvents:
     """Operations of events."""
 
@@ -692,6 +761,14 @@ class AsyncFunctions:
         """The functions and triggers that use a function."""
         return await self._threads.run(lambda: self._sync.dependents(name))
 
+    async def describe(self, name: str, /, *, text: str) -> rows.Description:
+        """Describe a function for models that choose tools, and for people. It makes no new version."""
+        return await self._threads.run(lambda: self._sync.describe(name, text=text))
+
+    async def description(self, name: str, /) -> rows.Description:
+        """The description of a function, which belongs to no version."""
+        return await self._threads.run(lambda: self._sync.description(name))
+
     async def diff(self, name: str, /, *, a: int, b: int) -> rows.Difference:
         """Two versions side by side: a unified diff, both sources, and the other fields that differ."""
         return await self._threads.run(lambda: self._sync.diff(name, a=a, b=b))
@@ -822,6 +899,10 @@ class AsyncFunctions:
                 expected_version=expected_version,
             )
         )
+
+    async def search(self, *, q: str, count: int | None = None) -> list[rows.FoundFunction]:
+        """Find functions by name, description and parameters, and with the setting embedding_model by their meaning: the best first."""
+        return await self._threads.run(lambda: self._sync.search(q=q, count=count))
 
     async def stats(self, name: str, /, *, since: str | datetime | None = None) -> rows.FunctionStats:
         """Executions, failures and percentiles over time and of each version, calls, and advice."""
@@ -1036,6 +1117,70 @@ class AsyncMe:
     async def update(self, *, preferences: Mapping[str, Any]) -> rows.Me:
         """Change the preferences."""
         return await self._threads.run(lambda: self._sync.update(preferences=preferences))
+
+
+class AsyncMemories:
+    """Operations of memories."""
+
+    def __init__(self, sync: operations.Memories, threads: Threads) -> None:
+        self._sync = sync
+        self._threads = threads
+
+    async def add(
+        self,
+        *,
+        text: str,
+        agent: str | UnsetType | None = UNSET,
+        days: float | UnsetType | None = UNSET,
+        importance: float | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        run: str | UnsetType | None = UNSET,
+    ) -> rows.AddedMemory:
+        """Store a memory. The same text is stored once, and becomes more important: then the status is 200."""
+        return await self._threads.run(
+            lambda: self._sync.add(
+                text=text, agent=agent, days=days, importance=importance, kind=kind, run=run
+            )
+        )
+
+    async def forget(self, id: str, /) -> None:
+        """Delete a memory. Nothing of its text and its vectors is kept."""
+        await self._threads.run(lambda: self._sync.forget(id))
+
+    async def forget_source(
+        self, *, execution: str | UnsetType | None = UNSET, run: str | UnsetType | None = UNSET
+    ) -> rows.Forgotten:
+        """Delete all memories from one execution, or from all executions of one run."""
+        return await self._threads.run(lambda: self._sync.forget_source(execution=execution, run=run))
+
+    async def get(self, id: str, /) -> rows.Memory:
+        """A memory, and where it comes from."""
+        return await self._threads.run(lambda: self._sync.get(id))
+
+    async def search(
+        self,
+        *,
+        q: str,
+        agent: str | None = None,
+        run: str | None = None,
+        shared: bool | None = None,
+        count: int | None = None,
+    ) -> list[rows.FoundMemory]:
+        """Find memories by their words, and with the setting embedding_model by their meaning: the best first."""
+        return await self._threads.run(
+            lambda: self._sync.search(q=q, agent=agent, run=run, shared=shared, count=count)
+        )
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        run: str | None = None,
+        shared: bool | None = None,
+        kind: str | None = None,
+    ) -> AsyncRows[rows.Memory]:
+        """List memories, newest first."""
+        return AsyncRows(self._sync.list(agent=agent, run=run, shared=shared, kind=kind), self._threads)
 
 
 class AsyncModels:
@@ -1863,6 +2008,11 @@ class AsyncRemoteFunctory(AsyncBase):
         super().__init__(RemoteFunctory(url, token=token, timeout=timeout))
 
     @cached_property
+    def activity(self) -> AsyncActivity:
+        """Operations of activity."""
+        return AsyncActivity(self._sync.activity, self._threads)
+
+    @cached_property
     def agents(self) -> AsyncAgents:
         """Operations of agents."""
         return AsyncAgents(self._sync.agents, self._threads)
@@ -1896,6 +2046,11 @@ class AsyncRemoteFunctory(AsyncBase):
     def calls(self) -> AsyncCalls:
         """Operations of calls."""
         return AsyncCalls(self._sync.calls, self._threads)
+
+    @cached_property
+    def canaries(self) -> AsyncCanaries:
+        """Operations of canaries."""
+        return AsyncCanaries(self._sync.canaries, self._threads)
 
     @cached_property
     def events(self) -> AsyncEvents:
@@ -1946,6 +2101,11 @@ class AsyncRemoteFunctory(AsyncBase):
     def me(self) -> AsyncMe:
         """Operations of me."""
         return AsyncMe(self._sync.me, self._threads)
+
+    @cached_property
+    def memories(self) -> AsyncMemories:
+        """Operations of memories."""
+        return AsyncMemories(self._sync.memories, self._threads)
 
     @cached_property
     def models(self) -> AsyncModels:

@@ -18,6 +18,17 @@ from functory.remote.pages import Rows
 from functory.remote.sender import Sender, given, if_match, quoted
 
 
+class Activity:
+    """Operations of activity."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def get(self, *, minutes: int | None = None, count: int | None = None) -> rows.Activity:
+        """The functions that are busiest, and the executions that have run longest, as ``functory top`` shows them."""
+        return self._sender.one(rows.Activity, "GET", "/activity", query={"minutes": minutes, "count": count})
+
+
 class Agents:
     """Operations of agents."""
 
@@ -390,6 +401,75 @@ class Calls:
         )
 
 
+class Canaries:
+    """Operations of canaries."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def advance(
+        self,
+        function: str,
+        /,
+        *,
+        hours: float | UnsetType | None = UNSET,
+        share: float | UnsetType | None = UNSET,
+    ) -> rows.Canary:
+        """Raise the share, or let it go on. One that was held goes on."""
+        return self._sender.one(
+            rows.Canary, "POST", f"/canaries/{quoted(function)}:advance", body=given(hours=hours, share=share)
+        )
+
+    def get(self, function: str, /) -> rows.Canary:
+        """The newest canary of a function: what its units have shown, and what is missing for a promotion."""
+        return self._sender.one(rows.Canary, "GET", f"/canaries/{quoted(function)}")
+
+    def hold(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Keep it as it is until a person decides: it is not promoted. It is still rolled back if it is worse."""
+        return self._sender.one(
+            rows.Canary, "POST", f"/canaries/{quoted(function)}:hold", body=given(reason=reason)
+        )
+
+    def promote(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Make its version the active one now."""
+        return self._sender.one(
+            rows.Canary, "POST", f"/canaries/{quoted(function)}:promote", body=given(reason=reason)
+        )
+
+    def rollback(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """Take the executions back and mark its version bad. What has not begun runs with the active version."""
+        return self._sender.one(
+            rows.Canary, "POST", f"/canaries/{quoted(function)}:rollback", body=given(reason=reason)
+        )
+
+    def start(
+        self,
+        *,
+        function: str,
+        version: int,
+        hours: float | UnsetType = UNSET,
+        share: float | UnsetType = UNSET,
+        unit: str | UnsetType = UNSET,
+    ) -> rows.Canary:
+        """Let a version have a share of the executions of its function. It is rolled back if it is worse, and promoted if it is not."""
+        return self._sender.one(
+            rows.Canary,
+            "POST",
+            "/canaries",
+            body=given(function=function, hours=hours, share=share, unit=unit, version=version),
+        )
+
+    def stop(self, function: str, /, *, reason: str | UnsetType = UNSET) -> rows.Canary:
+        """End it without a verdict: new executions run with the active version."""
+        return self._sender.one(
+            rows.Canary, "POST", f"/canaries/{quoted(function)}:stop", body=given(reason=reason)
+        )
+
+    def list(self, *, function: str | None = None, open: bool | None = None) -> Rows[rows.Canary]:
+        """List canaries, newest first."""
+        return self._sender.rows(rows.Canary, "/canaries", {"function": function, "open": open})
+
+
 class Events:
     """Operations of events."""
 
@@ -731,6 +811,16 @@ class Functions:
         """The functions and triggers that use a function."""
         return self._sender.one(list[rows.Dependent], "GET", f"/functions/{quoted(name)}/dependents")
 
+    def describe(self, name: str, /, *, text: str) -> rows.Description:
+        """Describe a function for models that choose tools, and for people. It makes no new version."""
+        return self._sender.one(
+            rows.Description, "PUT", f"/functions/{quoted(name)}/description", body=given(text=text)
+        )
+
+    def description(self, name: str, /) -> rows.Description:
+        """The description of a function, which belongs to no version."""
+        return self._sender.one(rows.Description, "GET", f"/functions/{quoted(name)}/description")
+
     def diff(self, name: str, /, *, a: int, b: int) -> rows.Difference:
         """Two versions side by side: a unified diff, both sources, and the other fields that differ."""
         return self._sender.one(
@@ -879,6 +969,12 @@ class Functions:
                 validate_output=validate_output,
             ),
             headers={"if-match": if_match(expected_version)},
+        )
+
+    def search(self, *, q: str, count: int | None = None) -> list[rows.FoundFunction]:
+        """Find functions by name, description and parameters, and with the setting embedding_model by their meaning: the best first."""
+        return self._sender.one(
+            list[rows.FoundFunction], "GET", "/functions:search", query={"q": q, "count": count}
         )
 
     def stats(self, name: str, /, *, since: str | datetime | None = None) -> rows.FunctionStats:
@@ -1101,6 +1197,77 @@ class Me:
     def update(self, *, preferences: Mapping[str, Any]) -> rows.Me:
         """Change the preferences."""
         return self._sender.one(rows.Me, "PATCH", "/me", body=given(preferences=preferences))
+
+
+class Memories:
+    """Operations of memories."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def add(
+        self,
+        *,
+        text: str,
+        agent: str | UnsetType | None = UNSET,
+        days: float | UnsetType | None = UNSET,
+        importance: float | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        run: str | UnsetType | None = UNSET,
+    ) -> rows.AddedMemory:
+        """Store a memory. The same text is stored once, and becomes more important: then the status is 200."""
+        return self._sender.one(
+            rows.AddedMemory,
+            "POST",
+            "/memories",
+            body=given(agent=agent, days=days, importance=importance, kind=kind, run=run, text=text),
+        )
+
+    def forget(self, id: str, /) -> None:
+        """Delete a memory. Nothing of its text and its vectors is kept."""
+        return self._sender.one(None, "DELETE", f"/memories/{quoted(id)}")
+
+    def forget_source(
+        self, *, execution: str | UnsetType | None = UNSET, run: str | UnsetType | None = UNSET
+    ) -> rows.Forgotten:
+        """Delete all memories from one execution, or from all executions of one run."""
+        return self._sender.one(
+            rows.Forgotten, "POST", "/memories:forget", body=given(execution=execution, run=run)
+        )
+
+    def get(self, id: str, /) -> rows.Memory:
+        """A memory, and where it comes from."""
+        return self._sender.one(rows.Memory, "GET", f"/memories/{quoted(id)}")
+
+    def search(
+        self,
+        *,
+        q: str,
+        agent: str | None = None,
+        run: str | None = None,
+        shared: bool | None = None,
+        count: int | None = None,
+    ) -> list[rows.FoundMemory]:
+        """Find memories by their words, and with the setting embedding_model by their meaning: the best first."""
+        return self._sender.one(
+            list[rows.FoundMemory],
+            "GET",
+            "/memories:search",
+            query={"q": q, "agent": agent, "run": run, "shared": shared, "count": count},
+        )
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        run: str | None = None,
+        shared: bool | None = None,
+        kind: str | None = None,
+    ) -> Rows[rows.Memory]:
+        """List memories, newest first."""
+        return self._sender.rows(
+            rows.Memory, "/memories", {"agent": agent, "run": run, "shared": shared, "kind": kind}
+        )
 
 
 class Models:
@@ -1989,6 +2156,11 @@ class Operations:
         self._sender = sender
 
     @cached_property
+    def activity(self) -> Activity:
+        """Operations of activity."""
+        return Activity(self._sender)
+
+    @cached_property
     def agents(self) -> Agents:
         """Operations of agents."""
         return Agents(self._sender)
@@ -2022,6 +2194,11 @@ class Operations:
     def calls(self) -> Calls:
         """Operations of calls."""
         return Calls(self._sender)
+
+    @cached_property
+    def canaries(self) -> Canaries:
+        """Operations of canaries."""
+        return Canaries(self._sender)
 
     @cached_property
     def events(self) -> Events:
@@ -2072,6 +2249,11 @@ class Operations:
     def me(self) -> Me:
         """Operations of me."""
         return Me(self._sender)
+
+    @cached_property
+    def memories(self) -> Memories:
+        """Operations of memories."""
+        return Memories(self._sender)
 
     @cached_property
     def models(self) -> Models:

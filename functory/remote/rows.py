@@ -27,6 +27,50 @@ class ActivationRow(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
+class ActiveFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function: how many of its executions run now, and those that ended in the last minutes."""
+
+    failures: int
+    name: str
+    queued_p95_seconds: float | None
+    run_p95_seconds: float | None
+    running: int
+    runs: int
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens now. The functions and the executions are the busiest ones, and the ones that have run longest."""
+
+    at: datetime
+    executions: list[RunningExecution]
+    failures: int
+    functions: list[ActiveFunction]
+    minutes: int
+    queued: int
+    running: int
+    runs: int
+    slots: int
+    workers: int
+
+
+class AddedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that was stored; ``added`` is false for a text that was there, which became more important."""
+
+    added: bool
+    author: str
+    created_at: datetime
+    expires_at: datetime | None
+    id: str
+    importance: float
+    kind: str
+    owner: str
+    run_id: str | None
+    scope: str
+    source_execution_id: str | None
+    text: str | Redacted
+    untrusted: bool
+
+
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """What the numbers say, with the figures behind it, and what to do."""
 
@@ -324,6 +368,44 @@ class CallTry(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
 
 
+class Canary(msgspec.Struct, frozen=True, kw_only=True):
+    """A canary. Its ``version`` gets a share of the executions of the function, and ``base`` the others."""
+
+    author: str
+    base: int
+    counts: CanaryArms
+    deadline: datetime
+    decided_at: datetime | None
+    decided_by: str | None
+    evidence: float
+    function: str
+    id: str
+    proposal_id: str | None
+    reason: str | None
+    share: float
+    started_at: datetime
+    state: str
+    unit: str
+    unmet: list[str]
+    version: int
+
+
+class CanaryArms(msgspec.Struct, frozen=True, kw_only=True):
+    """Units of both versions."""
+
+    base: CanaryCounts
+    canary: CanaryCounts
+
+
+class CanaryCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Units of one version. A unit is a causal tree, or a subject of events."""
+
+    attempt_failed: int
+    failed: int
+    left_out: int
+    units: int
+
+
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a model can do, and how it takes tools and schemas."""
 
@@ -469,6 +551,15 @@ class Dependent(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     name: str
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function does in words, for people and for models that choose tools. It is no part of a version. All are null for a function that has only the descriptions of its versions."""
+
+    at: datetime | None = None
+    author: str | None = None
+    source_execution_id: str | None = None
+    value: str | None = None
 
 
 class DiffSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -821,6 +912,40 @@ class FlowPart(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
 
 
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """How many memories were deleted."""
+
+    count: int
+
+
+class FoundFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that fits a goal, as a model sees it."""
+
+    description: str
+    effect: str | None
+    name: str
+    parameters: dict[str, Any]
+    score: float
+
+
+class FoundMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that fits a query."""
+
+    author: str
+    created_at: datetime
+    expires_at: datetime | None
+    id: str
+    importance: float
+    kind: str
+    owner: str
+    run_id: str | None
+    scope: str
+    score: float
+    source_execution_id: str | None
+    text: str | Redacted
+    untrusted: bool
+
+
 class Function(msgspec.Struct, frozen=True, kw_only=True):
     """A function with its active version, or its newest one while none is active."""
 
@@ -1149,6 +1274,23 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     rights: list[str]
     role: str
     version: str
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory, and where it comes from."""
+
+    author: str
+    created_at: datetime
+    expires_at: datetime | None
+    id: str
+    importance: float
+    kind: str
+    owner: str
+    run_id: str | None
+    scope: str
+    source_execution_id: str | None
+    text: str | Redacted
+    untrusted: bool
 
 
 class Meter(msgspec.Struct, frozen=True, kw_only=True):
@@ -1719,6 +1861,19 @@ class RunWait(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     target_id: str
+
+
+class RunningExecution(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that runs. ``started_at`` is that of its attempt."""
+
+    attempt: int
+    cause: str
+    function: str
+    id: str
+    root_id: str
+    started_at: datetime
+    version: int
+    worker_id: str
 
 
 class SavedFunction(msgspec.Struct, frozen=True, kw_only=True):

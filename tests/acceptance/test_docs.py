@@ -47,6 +47,8 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _RUN = re.compile(r"<!-- run: (.+) -->")
 _NEEDS = re.compile(r"<!-- needs: ([a-z ]+) -->")
+# The line of functory.terminal.progress, which a slow machine shows. It is erased, and the cursor is shown again.
+_ERASED = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h\r?\x1b\[1A\x1b\[2K", re.DOTALL)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -135,7 +137,7 @@ def in_terminal(command: str, folder: Path, environment: dict[str, str]) -> tupl
             break
         said += piece
     os.close(ours)
-    text = _ESCAPES.sub("", said.decode(errors="replace")).replace("\r\n", "\n")
+    text = _ESCAPES.sub("", _ERASED.sub("", said.decode(errors="replace"))).replace("\r\n", "\n")
     return process.wait(), [line.rstrip() for line in text.splitlines()]
 
 
@@ -229,6 +231,22 @@ def test_what_a_page_says_to_type_works(
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE)
         assert fault is None, f"{where}: $ {step.command}\n{fault}"
+
+
+def test_the_progress_of_a_slow_command_is_no_part_of_what_it_says(tmp_path: Path) -> None:
+    program = """
+from functory.terminal import progress
+progress.FIRST_SECONDS = 0.0
+with progress.progress(4, "entries") as tell:
+    for done in range(1, 5):
+        tell(done)
+print("imported")
+"""
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)}"
+    assert in_terminal(command, tmp_path, {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}) == (
+        0,
+        ["imported"],
+    )
 
 
 def test_only_few_blocks_are_shown_without_being_run() -> None:

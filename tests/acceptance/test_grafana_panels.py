@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,35 +14,45 @@ import pytest
 from tests.services.missing_servers import require
 from tests.services.prometheus import Prometheus
 from tests.support.deployment_with_faults import deployment_with_faults
+from tests.support.grafana import pictures
 from tests.support.grafana.__main__ import FOLDER
 from tests.support.waiting import wait_for
-
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "functory-alerts.yaml"
-# What Grafana puts into the place of its variables. Everything that happens in this test is within the window.
-VALUES = {
-    "$job": "functory",
-    "$function": ".*",
-    "$__rate_interval": "2m",
-    "$__range": "2m",
-}
 
 # Expressions without data here, by the panel that they are in, with the reason.
 EMPTY = {
     ("platform", "Deleted rows"): "retention deletes nothing that is younger than a day",
     ("platform", "Errors by route"): "the server answers with 5xx only while its database is away",
+    ("platform", "Answers with 5xx"): "as above",
+    ("platform", "Stalled services"): "a service makes no progress for minutes only by a defect",
+    ("models", "Expired questions"): "a question waits for days",
 }
 
 
 def expressions() -> Iterator[tuple[tuple[str, str], str]]:
     """Each expression of each panel, as Grafana would send it."""
     for file in sorted(FOLDER.glob("*.json")):
-        for panel in json.loads(file.read_text())["panels"]:
+        board = json.loads(file.read_text())
+        for panel in board["panels"]:
             for target in panel.get("targets", ()):
-                text = target["expr"]
-                for name, value in VALUES.items():
-                    text = text.replace(name, value)
-                assert "$" not in text, text
-                yield (file.stem, panel["title"]), text
+                yield (file.stem, panel["title"]), filled(target["expr"])
+        for annotation in board["annotations"]["list"]:
+            yield (file.stem, annotation["name"]), filled(annotation["expr"])
+
+
+def number_of_panels() -> dict[str, int]:
+    boards = {file.stem: json.loads(file.read_text()) for file in FOLDER.glob("*.json")}
+    return {
+        name: len([panel for panel in board["panels"] if panel["type"] != "row"])
+        for name, board in boards.items()
+    }
+
+
+def filled(text: str) -> str:
+    """An expression with the values of the variables, and without the zero that it shows where there is no series."""
+    for name, value in pictures.VALUES.items():
+        text = text.replace(name, value)
+    assert "$" not in text, text
+    return text.removesuffix(" or vector(0)")
 
 
 def has_data(prometheus: Prometheus, expression: str) -> bool:
@@ -53,8 +64,9 @@ def test_every_panel_shows_something(tmp_path: Path, postgres_url: str, redis_ur
     programs = require("prometheus").programs
     with (
         deployment_with_faults(tmp_path, postgres_url, redis_url) as deployment,
-        Prometheus(programs, {"functory": deployment.targets}, rules=RULES) as prometheus,
+        Prometheus(programs, {"functory": deployment.targets}, rules=pictures.RULES) as prometheus,
     ):
+        began = time.time()
         deployment.work()
         deployment.kill_a_worker()
         prometheus.wait_for_scrapes()
@@ -73,6 +85,9 @@ def test_every_panel_shows_something(tmp_path: Path, postgres_url: str, redis_ur
             wait_for(lambda: not without_data(), seconds=30)
         missing = without_data()
         assert not missing, "\n".join(missing)
+
+        drawn = pictures.pages(pictures.Scraped(prometheus, time.time() - began))
+        assert {name: text.count("<section") for name, text in drawn.items()} == number_of_panels()
 
         def is_told(name: str, words: str) -> bool:
             return any(text.startswith(f"{name}: ") and words in text for text in prometheus.alerts())

@@ -78,6 +78,11 @@ class Prometheus(Server):
             raise ValueError(f"{expression} gives a {found['resultType']}, no vector")
         return found["result"]
 
+    def query_range(self, expression: str, begin: float, end: float, step: float) -> list[dict[str, Any]]:
+        """The series of a query over a time range, all in seconds. Raises as :meth:`query`."""
+        given = {"start": str(begin), "end": str(end), "step": str(step)}
+        return self._get("/api/v1/query_range", query=expression, **given)["result"]
+
     def alerts(self) -> list[str]:
         """The alerts that fire or may soon, each as its name and description. One name may come several times."""
         found = self._get("/api/v1/alerts")["alerts"]

@@ -79,20 +79,15 @@ def take(functory: Functory, program: Path, url: str) -> None:
             save(screen.page, file)
 
 
-def save(page: Page, file: Path) -> None:
-    """Save what is seen, if it is small enough."""
-    picture = lossless(page)
+def save(page: Page, file: Path, quality: int = 100) -> None:
+    """Save what is seen as WebP, if it is small enough. A ``quality`` of 100 loses nothing."""
+    session = page.context.new_cdp_session(page)
+    answer = session.send("Page.captureScreenshot", {"format": "webp", "quality": quality})
+    picture = base64.b64decode(answer["data"])
     print(f"{file.name}  {len(picture):,} bytes")
     if len(picture) > MAX_BYTES:
         sys.exit(f"error: {file.name} has more than {MAX_BYTES:,} bytes\n  try: a smaller window")
     file.write_bytes(picture)
-
-
-def lossless(page: Page) -> bytes:
-    """What is seen, as WebP without losses: a third of the size of a PNG."""
-    session = page.context.new_cdp_session(page)
-    answer = session.send("Page.captureScreenshot", {"format": "webp", "quality": 100})
-    return base64.b64decode(answer["data"])
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import os
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ import psutil
 from pydantic import SecretStr
 
 from functory.client import Functory
+from functory.engine.database import schema
 from functory.engine.errors import FunctoryError
 from tests.support.model_server import ModelServer, Reply, error, model_server
 from tests.support.processes import Role, Roles
@@ -38,6 +40,8 @@ SETTINGS: dict[str, Any] = {
     "metrics_port": 0,
 }
 SLOTS = 2
+# A round installs a version of its own.
+MOST_ROUNDS = 12
 
 
 def fine(n: int = 1) -> dict[str, int]:
@@ -89,6 +93,27 @@ def travel() -> None:
     raise RuntimeError("no train")
 
 
+def unbook(input: dict[str, Any]) -> None:  # noqa: A002 - the name that the engine passes
+    raise RuntimeError("no refund")
+
+
+def book_hotel() -> dict[str, int]:
+    return {"room": 1}
+
+
+def stay() -> None:
+    from functory import call
+
+    call("book_hotel", durable=True)
+    raise RuntimeError("no hotel")
+
+
+def unreadable() -> int:
+    from functory import secret
+
+    return len(secret("GARBLED"))
+
+
 def retired() -> None:
     pass
 
@@ -120,7 +145,7 @@ class DeploymentWithFaults:
         self.client = client
         self.folder = folder
         self.models = models
-        self.server = roles.start("server", port=0, api="on", wait=False)
+        self.server = roles.start("server", port=0, api="on", http_head_seconds=1.0, wait=False)
         for role in ("router", "scheduler", "watcher", "gateway"):
             roles.start(role, wait=False)
         # Machines of their own: each installs packages for itself.
@@ -142,14 +167,22 @@ class DeploymentWithFaults:
         client = self.client
         client.secrets.set("WORD", "not a real secret")
         client.secrets.set("HOOK", KEY)
-        plain: list[Callable[..., Any]] = [fine, broken, patient, curious, undo_book, retired, travel]
+        client.secrets.set("GARBLED", "not a real secret")
+        with client.database.write() as tx:
+            tx.execute(
+                schema.secret.update().where(schema.secret.c.name == "GARBLED").values(sealed=b"x" * 64)
+            )
+        plain: list[Callable[..., Any]] = [fine, broken, patient, curious, undo_book, retired, travel, stay]
         with warnings.catch_warnings():
             # One of them does what it should not.
             warnings.simplefilter("ignore")
             for function in plain:
                 client.register_function(function)
         client.register_function(sealed, secrets=["WORD"])
+        client.register_function(unreadable, secrets=["GARBLED"])
         client.register_function(book, compensate="undo_book")
+        client.register_function(unbook, limits={"retries": 0})
+        client.register_function(book_hotel, compensate="unbook")
         # Its own execution has caused the event: the guard stops the second round.
         client.register_trigger(
             "again", on={"type": ["execution.succeeded"], "subject": ["fine"]}, function="fine", input={}
@@ -200,25 +233,30 @@ class DeploymentWithFaults:
         for model in ("stubborn", "late", "dear"):
             with contextlib.suppress(FunctoryError):
                 call("ask", model)
-        for failing in ("broken", "curious", "travel"):
+        for failing in ("broken", "curious", "travel", "stay", "unreadable"):
             with contextlib.suppress(FunctoryError):
                 call(failing)
         for _ in range(2):
             self.client.emit("demo.asked", {"n": self._round})
         self._run_agents()
         self._send()
+        self._send_slowly()
         self._drop_file()
         wait_for(lambda: len(self.client.events.list(type_="saga.compensated")) == self._round)
 
     def _run_agents(self) -> None:
-        """A run that repeats itself, one that fails, one whose question is answered, and one whose question waits."""
+        """A run that repeats itself, one with too many steps, one that fails, one whose question is answered, and one
+        whose question waits.
+        """
         runs = self.client.runs
         loops, fails, answered, _ = (
             self._post("/agents/clerk/runs", {"goal": goal})["id"] for goal in ("loop", "fail", "ask", "wait")
         )
+        limited = self._post("/agents/clerk/runs", {"goal": "loop", "limits": {"steps": 2}})["id"]
         (question,) = wait_for(lambda: runs.get(answered)["questions"])
         self._post(f"/approvals/{question['id']}:answer", {"answer": "yes"})
-        assert [runs.wait(one, 60)["state"] for one in (loops, fails, answered)] == [
+        assert [runs.wait(one, 60)["state"] for one in (loops, limited, fails, answered)] == [
+            "stopped",
             "stopped",
             "failed",
             "succeeded",
@@ -255,6 +293,14 @@ class DeploymentWithFaults:
         assert httpx.post(f"{url}/events", json=sent, headers=kind).status_code == 202
         refused = httpx.get(f"{url}/api/v1/overview", headers={"authorization": "Bearer wrong"})
         assert refused.status_code == 401
+
+    def _send_slowly(self) -> None:
+        """Begin a request and send no more of it: the server ends the connection."""
+        place = urlsplit(self.server.url)
+        with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\n")
+            while slow.recv(1024):
+                pass
 
     def _drop_file(self) -> None:
         """Watch a folder, and have the watch notice a file."""
@@ -306,8 +352,8 @@ def deployment_with_faults(
     """The roles of a deployment as processes, inside the block."""
     key = base64.b64encode(os.urandom(32)).decode()
     index = Index()
-    for version in ("1", "2"):
-        index.publish("ham", version)
+    for version in range(1, MOST_ROUNDS + 1):
+        index.publish("ham", str(version))
     settings: dict[str, Any] = SETTINGS | {
         "database_url": database_url,
         "broker_url": broker_url,

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
+    activation,
     function,
     function_version,
     match_buffer,
@@ -35,6 +36,8 @@ from functory.engine.telemetry import metrics
 Values = Mapping[str, float]
 
 ORIGINS = ("user", "function")
+# The number of the newest activations that are shown.
+ACTIVATIONS = 20
 CONTROLS = ("debounce", "batch", "composite", "concurrency", "overlap")
 
 # Name, help, and label.
@@ -70,6 +73,11 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
         "function_versions",
         "Stored versions of functions, by who saved them: a user, or a function.",
         "origin",
+    ),
+    (
+        "function_activated_timestamp_seconds",
+        "When a version of the function became its active one. The functions that changed last.",
+        "function",
     ),
     ("worker_up", "Workers whose heartbeat is younger than a lease.", ""),
     ("worker_heartbeat_age_seconds", "Age of the oldest heartbeat of a registered worker.", ""),
@@ -142,7 +150,19 @@ def _functions(tx: Tx) -> dict[str, Values]:
     return {
         "functions": _for_each(ORIGINS, tx.pairs(stored)),
         "function_versions": _for_each(ORIGINS, tx.pairs(versions)),
+        "function_activated_timestamp_seconds": _activated(tx),
     }
+
+
+def _activated(tx: Tx) -> Values:
+    newest = (
+        sa.select(activation.c.function, activation.c.at).order_by(activation.c.id.desc()).limit(ACTIVATIONS)
+    )
+    found: dict[str, float] = {}
+    for row in tx.rows(newest):
+        label = metrics.function_label(row["function"])
+        found[label] = max(found.get(label, 0.0), row["at"].timestamp())
+    return found
 
 
 def _workers(tx: Tx, lease_seconds: float) -> dict[str, Values]:

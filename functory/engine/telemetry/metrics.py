@@ -163,10 +163,10 @@ executions_created = counter(
 )
 executions_finished = counter(
     "functory_executions_finished_total",
-    "Finished executions by final state.",
+    "Finished executions by final state; counted by the process that ended them.",
     "function",
     "status",
-    on=(WORKER,),
+    on=(SERVER, ROUTER, SCHEDULER, WORKER, GATEWAY),
 )
 execution_attempts = counter(
     "functory_execution_attempts_total", "Ended attempts by outcome.", "result", on=(WORKER,)
@@ -180,7 +180,7 @@ execution_duration = histogram(
 )
 execution_queue = histogram(
     "functory_execution_queue_seconds",
-    "Time from creation to the first start.",
+    "Time from when an execution was due to its first start.",
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 600),
     on=(WORKER,),
 )

@@ -14,6 +14,7 @@ from functory.engine.agents import call_listing
 from functory.engine.database.schema.agents import APPROVAL_KINDS, RUN_ENDED, RUN_OPEN
 from functory.engine.database.schema.events import EVENT_STATES, SUPPRESSION_REASONS
 from functory.engine.database.schema.executions import STATES
+from functory.engine.database.schema.memory import MEMORY_KINDS
 from functory.engine.database.schema.releases import PROPOSAL_ENDED, PROPOSAL_OPEN
 from functory.engine.executions import listing
 from functory.engine.executions.runs import questions
@@ -30,6 +31,7 @@ CLOSED: dict[tuple[str, str], tuple[str, ...]] = {
     ("/executions", "cause"): listing.CAUSES,
     ("/executions", "state"): STATES,
     ("/functions", "state"): ("enabled", "disabled"),
+    ("/memories", "kind"): MEMORY_KINDS,
     ("/proposals", "state"): ("open", *PROPOSAL_OPEN, *PROPOSAL_ENDED),
     ("/runs", "state"): ("open", *RUN_OPEN, *RUN_ENDED),
     ("/sources:configs", "kind"): tuple(installed_plugins()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +13,7 @@ from pydantic import SecretStr
 from functory.api import create_app
 from functory.client import Functory
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
+from functory.engine.telemetry import metrics, server_metrics, traces
 
 LOCAL = "http://127.0.0.1:7400"
 SAME_SITE = {"origin": LOCAL, "content-type": "application/json"}
@@ -53,6 +54,28 @@ def test_requests_are_counted_by_the_template_of_their_route(
     labels = {"route": route, "method": "GET", "status_class": status_class}
     assert more("http_requests_total", lambda: client.get(path), **labels) == 1
     assert more("http_request_seconds_count", lambda: client.get(path), route=route) == 1
+
+
+def test_a_request_with_a_recorded_trace_is_an_exemplar(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(trace: str, flags: str) -> None:
+        client.get("/healthz", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"})
+        client.post("/webhooks/missing", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"})
+
+    def exemplars(family: Any) -> set[str]:
+        samples = [sample for one in family.collect() for sample in one.samples]
+        return {one.exemplar.labels["trace_id"] for one in samples if one.exemplar is not None}
+
+    families = server_metrics.http_request_seconds, server_metrics.webhook_seconds
+    ask("11" * 16, "01")
+    monkeypatch.setattr(traces, "recorder", object())
+    ask("22" * 16, "01")
+    ask("33" * 16, "00")
+    for family in families:
+        found = exemplars(family)
+        assert "22" * 16 in found
+        assert found.isdisjoint({"11" * 16, "33" * 16})
 
 
 def test_a_method_that_a_stranger_makes_up_is_no_label(client: TestClient) -> None:

@@ -159,6 +159,15 @@ def test_the_status_of_a_server_is_that_of_its_engine(
     assert "in memory (embedded)" in shells[1].out("status")
 
 
+def test_what_runs_on_a_server_is_shown(history: dict[str, str], shells: tuple[Shell, Shell]) -> None:
+    local, far = (shell.json("top", "--minutes", "60") for shell in shells)
+    for found in (local, far):
+        del found["at"]
+    assert far == local
+    assert "add" in {row["name"] for row in far["functions"]}
+    assert "1 worker, " in shells[1].out("top")
+
+
 def test_the_numbers_of_functions_are_the_same_over_a_server(
     history: dict[str, str], shells: tuple[Shell, Shell]
 ) -> None:

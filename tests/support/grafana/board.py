@@ -20,6 +20,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
+from tests.support.grafana import promql
 from tests.support.grafana.panels import SOURCE
 
 TAG = "functory"
@@ -57,7 +58,7 @@ def board(
     own = dashboard.DashboardLink("Open Functory").type(DashboardLinkType.LINK).url("${functory_url}/")
     built.link(others.include_vars(True).keep_time(True)).link(own.target_blank(True))
     whole = built.build()
-    whole.annotations = AnnotationContainer(list_val=[_alerts()])
+    whole.annotations = AnnotationContainer(list_val=[_alerts(), _Activations()])
     whole.panels = list(_placed(rows))
     return json.dumps(whole, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
@@ -86,6 +87,25 @@ def _alerts() -> AnnotationQuery:
         icon_color="red",
         expr='ALERTS{alertname=~"Functory.*", alertstate="firing", job=~"$job|"}',
     )
+
+
+class _Activations(AnnotationQuery):
+    """Marks when a version of a function became active. Grafana takes the value of the series as the time."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            name="Function updates",
+            datasource=SOURCE,
+            enable=True,
+            icon_color="blue",
+            # Grafana's times are milliseconds.
+            expr=f"{promql.series('function_activated_timestamp_seconds')} * 1000",
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Add what the library does not know."""
+        texts = {"titleFormat": "{{function}}", "textFormat": "another version is active", "step": "60s"}
+        return super().to_json() | texts | {"useValueForTime": True}
 
 
 def _placed(rows: Mapping[str, Sequence[Panel]]) -> Iterator[Panel | RowPanel]:

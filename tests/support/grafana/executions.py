@@ -143,7 +143,7 @@ def executions() -> str:
         course(
             "Time until an execution starts",
             {f"p{p}": quantile(p / 100, "execution_queue_seconds") for p in (50, 95, 99)},
-            "From the creation of an execution to its first start. For all functions.",
+            "From when an execution was due to its first start. For all functions.",
             unit="s",
         ),
         course(

@@ -125,7 +125,7 @@ def overview() -> str:
         course(
             "Time until an execution starts",
             {f"p{p}": quantile(p / 100, "execution_queue_seconds") for p in (50, 95)},
-            "From the creation of an execution to its first start.",
+            "From when an execution was due to its first start.",
             unit="s",
         ),
         course(

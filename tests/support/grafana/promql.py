@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Ends of executions that somebody should look at: what was cancelled is none.
-BAD = 'status!~"succeeded|cancelled"'
+BAD = 'status=~"failed|timed_out|dead"'
 # The variable of the dashboards with functions.
 CHOSEN = 'function=~"$function"'
 

@@ -71,6 +71,11 @@ SAME = [
     ("agent list", "/agents"),
     ("agent runs list", "/runs"),
     ("approval list", "/approvals?state=pending"),
+    ("canary list", "/canaries"),
+    ("memory list", "/memories"),
+    ("memory search bills", "/memories:search?q=bills"),
+    ("function search invoice", "/functions:search?q=invoice"),
+    ("top --minutes 60", "/activity?minutes=60"),
 ]
 # What a command prints beside the row.
 PARTS = [
@@ -93,6 +98,8 @@ PARTS = [
     ("user show ada", "/users/ada", "tokens logins"),
     ("model show clerks-model", "/models/clerks-model", ""),
     ("agent show clerk", "/agents/clerk", ""),
+    ("canary show remember", "/canaries/remember", ""),
+    ("memory show {memory}", "/memories/{memory}", ""),
 ]
 # Lists with payloads: of executions and events that were just listed.
 FULL = [
@@ -118,6 +125,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         functory.functions.save(SOURCE.lstrip())
         functory.functions.save("def caller() -> str:\n    return remember('a')\n", dependencies=["remember"])
         functory.state.set("remember", "word", "b", author="ada")
+        ids["memory"] = functory.memory.add("bills are due on Mondays", author="ada")["id"]
         handle = functory.submit("caller")
         handle.result(timeout=patient(60))
         ids["called"] = handle.id
@@ -125,6 +133,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         wait_for(lambda: functory.sources.files("inbox"))
         functory.logins.log_in_by_link(functory.logins.new_link(), address="127.0.0.1", agent="a browser")
         functory.settle()
+        functory.functions.save(SOURCE.replace('"word"', '"words"').lstrip(), activate=False)
+        functory.functions.delete("caller", force=True)
+        functory.canaries.start("remember", 2, author="ada")
     with Functory(Settings(home=folder / "home", **SETTINGS)) as engine:
         yield World(engine, ApiClient(engine), ids)
 
