@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import store as event_store

@@ -16,7 +16,7 @@ from sqlalchemy import event
 from benchmarks.speed import deployments
 from benchmarks.speed.cpu import tree_ms
 from benchmarks.speed.options import Options
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings, load_settings

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import workload
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import counters, migrations, schema
 from functory.engine.events import store as event_store
 from functory.engine.settings import load_settings

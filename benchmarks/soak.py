@@ -26,7 +26,7 @@ import psutil
 import sqlalchemy as sa
 
 from benchmarks.speed.servers import programs
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants, tree_deletion
 from tests.support.processes import Role, Roles

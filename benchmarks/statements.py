@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.settings import load_settings

@@ -20,10 +20,10 @@ import sqlalchemy as sa
 
 from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
+from functory.engine.firings.trigger_store import Triggers
 from functory.engine.functions.registry import Functions
 from functory.engine.maintenance import invariants
 from functory.engine.settings import Settings, load_settings
-from functory.engine.triggers.store import Triggers
 from functory.triggers import definition
 from tests.services.installation import Missing, find
 

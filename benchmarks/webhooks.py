@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.settings import load_settings
 from tests.services.installation import Missing, find
@@ -48,7 +48,7 @@ if sys.argv[1] == "bare":
 else:
     from functory.engine.settings import load_settings
     from functory.api import create_app
-    from functory.client import Functory
+    from functory.client.functory import Functory
     given = {"database_url": sys.argv[2], "broker_url": "amqp://absent@127.0.0.1:1/"} if sys.argv[2] else {}
     app = create_app(Functory(load_settings(home=Path(sys.argv[1]), secret_key=sys.argv[3], **given)))
 server = Server(app, "127.0.0.1", 0)

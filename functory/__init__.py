@@ -21,11 +21,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from functory import declarations
 from functory._version import __version__ as __version__
+from functory.client import declarations
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
+    from functory.client.handle import Handle
+    from functory.client.handle import Handle as Submitted
     from functory.engine.errors import (
         BudgetExceeded,
         Conflict,
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from functory.engine.serialization.python_values import Naive as Naive
     from functory.engine.serialization.python_values import NotSerializable
     from functory.engine.settings import Settings
-    from functory.handle import Handle
-    from functory.handle import Handle as Submitted
     from functory.in_function import (
         acall,
         execution,
@@ -116,8 +116,8 @@ _lock = threading.Lock()
 
 # Public names that other modules define.
 _LAZY = {
-    "Functory": "functory.client",
-    "Handle": "functory.handle",
+    "Functory": "functory.client.functory",
+    "Handle": "functory.client.handle",
     "Final": "functory.workers.sandbox.guest.retries",
     "RetryAfter": "functory.workers.sandbox.guest.retries",
     "Naive": "functory.engine.serialization.python_values",
@@ -166,8 +166,8 @@ def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
 
     With ``FUNCTORY_URL``, or ``url`` in ``functory.toml``, it is a client of that server.
 
-    What was declared before is written first; raises when that fails (:func:`functory.declarations.write`). Without
-    ``create`` it raises :class:`NotFound` where that would make a database.
+    What was declared before is written first; raises when that fails (:func:`functory.client.declarations.write`).
+    Without ``create`` it raises :class:`NotFound` where that would make a database.
     """
     global _default_engine
     with _lock:
@@ -175,7 +175,7 @@ def engine_of_process(*, create: bool = True) -> Functory | RemoteFunctory:
             from functory.remote import address
 
             if address.url_of_process() is None:
-                from functory.client import Functory
+                from functory.client.functory import Functory
 
                 _default_engine = Functory(create=create)
             else:

@@ -25,9 +25,9 @@ from functory.remote.async_base import Threads
 from functory.remote.handle import pauses
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
+    from functory.client.handle import Handle
     from functory.engine.settings import Settings
-    from functory.handle import Handle
     from functory.remote.aio import AsyncRemoteFunctory
     from functory.remote.async_base import AsyncHandle as AsyncRemoteHandle
 
@@ -77,7 +77,7 @@ class AsyncService:
 
 
 class AsyncFunctory:
-    """:class:`functory.client.Functory` for ``async def``: the same verbs and nouns."""
+    """:class:`functory.client.functory.Functory` for ``async def``: the same verbs and nouns."""
 
     @overload
     def __new__(
@@ -127,7 +127,7 @@ class AsyncFunctory:
         return self._sync or await self._threads.run(self._opened)
 
     def _opened(self) -> Functory:
-        from functory.client import Functory
+        from functory.client.functory import Functory
 
         with self._opening:
             if self._sync is None:

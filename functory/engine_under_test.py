@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.clock import ServerIds, StoppableClock
 from functory.engine.database.wakeups import TOPICS
 from functory.engine.errors import Invalid, WaitTimeout

@@ -31,7 +31,7 @@ from functory.workers.sandbox.guest.json_values import encode
 from functory.workers.sandbox.protocol.frames import GetSecret, Request, StateDelete, StateGet, StateSet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.agents.memory import Memory
     from functory.engine.executions.runs.tool_search import Tools
     from functory.engine.functions.registry import Functions
@@ -209,7 +209,8 @@ def lent(engine: Functory) -> Iterator[None]:
     """Inside of the block the functions of the package use ``engine``, a test's, and ``secret`` opens its secrets.
     ``state`` is empty at the begin and at the end.
     """
-    from functory import declarations, use
+    from functory import use
+    from functory.client import declarations
 
     # An engine of one test does not get what an imported module declares: it would be missing in the next test's.
     with declarations.set_aside():

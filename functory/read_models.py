@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
+from functory.client.inspections import summary_of_function
+from functory.client.schedules import KIND as SCHEDULE
 from functory.engine.access.scopes import Scope
 from functory.engine.agents import call_listing
 from functory.engine.agents.money import NANO
 from functory.engine.errors import NotFound
 from functory.engine.executions import detail, event_listing
 from functory.engine.executions import listing as executions
+from functory.engine.firings import failures
+from functory.engine.firings import trigger_listing as triggers
 from functory.engine.functions import listing as functions
 from functory.engine.functions import version_diff
 from functory.engine.serialization import json_codec
 from functory.engine.sources.lag import lag_seconds
 from functory.engine.sources.secret_users import secret_users
 from functory.engine.sources.webhooks import webhook_url
-from functory.engine.triggers import failures
-from functory.engine.triggers import listing as triggers
 from functory.explanations import error_source
-from functory.inspections import summary_of_function
-from functory.schedules import KIND as SCHEDULE
 from functory.triggers.analysis import cycles
 from functory.triggers.analysis.preview import cycle_of
 

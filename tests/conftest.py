@@ -85,7 +85,7 @@ def _reset_logging() -> None:
 def _shared_runner(run_folder: Path) -> Iterator[None]:
     """Embedded engines of this process share their zygotes (`tests/support/shared_runner.py`), and copy a migrated
     file (`tests/support/migrated_files.py`)."""
-    if "functory.client" not in sys.modules:
+    if "functory.client.functory" not in sys.modules:
         # No test that was collected opens an engine.
         yield
         return

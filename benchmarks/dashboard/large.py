@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 
 # An event and an execution each, below one execution.
 PIECES = 2500

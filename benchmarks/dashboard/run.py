@@ -22,7 +22,7 @@ from benchmarks.dashboard import browser, large, live, reads, seed, streams
 from benchmarks.dashboard.large import Large
 from benchmarks.dashboard.readings import HEAD, line
 from benchmarks.speed.servers import MeasuredPostgres
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.tokens import Tokens
 from functory.engine.access.users import Users
 from functory.engine.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.dashboard import large
 from benchmarks.dashboard.large import Large
 from benchmarks.speed import history
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import clock
 from functory.engine.executions.store import TERMINAL
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.speed import profile
 from benchmarks.speed.line_process import answer_lines
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import load_settings
 
 # Pure functions of one line. The second tells when its body began, on the clock that the client reads before it emits.

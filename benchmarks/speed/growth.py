@@ -12,8 +12,8 @@ from benchmarks.speed.deployments import Deployment
 from benchmarks.speed.options import Options
 from functory.engine.database import clock
 from functory.engine.database.connection import Database
+from functory.engine.firings.trigger_store import Triggers
 from functory.engine.functions.registry import Functions
-from functory.engine.triggers.store import Triggers
 from functory.triggers import definition
 
 # Executions of the load whose rows are copied.

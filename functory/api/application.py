@@ -22,7 +22,7 @@ from functory.api.api_request import Admit
 from functory.api.compression import Compression
 from functory.api.health import OPTIONAL_CHECKS, Health
 from functory.api.request_metrics import RequestMetrics
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import audit
 from functory.engine.database.refused_attempts import RefusedAttempts
 from functory.engine.telemetry import exposition, metrics

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from functory.api import callers, request_body
 from functory.api.problem_details import problem
 from functory.api.webhooks import RETRY_AFTER_SECONDS
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Invalid, Unavailable
 from functory.engine.events import cloudevents, trace_origins
 from functory.engine.events.cloudevents import Inbox, IncomingEvent

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from functory.client import Functory
+from functory.client.functory import Functory
 
 
 def engine_of(request: Request) -> Functory:

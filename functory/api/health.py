@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.errors import FunctoryError
 from functory.engine.events import exchange

@@ -7,7 +7,7 @@ from typing import Any
 
 from functory.api.access.rights import Caller
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import listing as execution_listing
 from functory.engine.functions import listing as function_listing
 

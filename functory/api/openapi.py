@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from functory.api.application import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from functory.api.stream.bar import Bar
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.scopes import Scope
 from functory.engine.database import counters
 from functory.engine.database.transaction import Tx

@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from functory.api.access.rights import Caller, caller_of
 from functory.api.engine import Engine
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import event_listing, id_lookup, listing
 from functory.engine.executions.id_lookup import Kind
 

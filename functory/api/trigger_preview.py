@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
+from functory.client.trigger_saves import DraftReview
 from functory.engine.access.scopes import Scope
 from functory.engine.errors import NotFound
 from functory.engine.events import store as event_store
-from functory.engine.triggers import listing
-from functory.trigger_saves import DraftReview
+from functory.engine.firings import trigger_listing
 from functory.triggers.analysis.dry_run import render_input
 from functory.triggers.analysis.preview import cycle_of, preview_event, preview_types
 from functory.triggers.definition import CompiledTrigger, compile_definition
@@ -35,7 +35,7 @@ def preview(
     stored = _stored(engine, name, scope)
     versions = [one for one in (review.compiled, stored) if one is not None]
     types = preview_types(versions, engine.events.types()) if versions else frozenset()
-    rows = listing.newest_events(engine.database, types, limit, scope)
+    rows = trigger_listing.newest_events(engine.database, types, limit, scope)
     judged = _judged(engine, review.compiled, stored, rows)
     return {
         "events": judged,
@@ -51,7 +51,7 @@ def _stored(engine: Functory, name: str | None, scope: Scope) -> CompiledTrigger
     if name is None:
         return None
     try:
-        return compile_definition(listing.get(engine.database, name, scope))
+        return compile_definition(trigger_listing.get(engine.database, name, scope))
     except NotFound:
         return None
 
@@ -66,7 +66,9 @@ def _judged(
         return []
     now = engine.database.clock.now()
     recorded = (
-        listing.firings_of_events(engine.database, stored.id, [row["id"] for row in rows]) if stored else {}
+        trigger_listing.firings_of_events(engine.database, stored.id, [row["id"] for row in rows])
+        if stored
+        else {}
     )
     found: list[dict[str, Any]] = []
     for row in rows:
@@ -111,7 +113,7 @@ def _input(
     chosen: Mapping[str, Any] | None
     if event_id is not None:
         chosen = next((row for row in rows if row["id"] == event_id), None)
-        chosen = chosen or listing.event_in_scope(engine.database, event_id, scope)
+        chosen = chosen or trigger_listing.event_in_scope(engine.database, event_id, scope)
     else:
         chosen = next((one["event"] for one in judged if one["matched"]), rows[0] if rows else None)
     if chosen is None:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from functory.api import request_body
 from functory.api.problem_details import problem
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.sources.webhooks import Webhooks
 from functory.engine.telemetry import metrics, server_metrics, traces

@@ -22,7 +22,7 @@ from functory.terminal.console import CommandOutput
 from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.executions.batches import Action, BatchRequest, Found
 
 All = Annotated[

@@ -15,7 +15,7 @@ from functory.remote import address
 from functory.terminal import console
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.read_models import ReadModels
 
 
@@ -56,7 +56,7 @@ def engine(*, start: bool = False, create: bool = False) -> Iterator[Functory]:
             # It has the names that commands use, and refuses the others.
             yield cast("Functory", server)
         return
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.database import audit, migrations
     from functory.engine.settings import load_settings
 

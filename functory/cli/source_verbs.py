@@ -19,7 +19,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 Row = Mapping[str, Any]
 

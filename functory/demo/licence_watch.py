@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.demo import broken_parser, functions
 from functory.engine.errors import WaitTimeout
 

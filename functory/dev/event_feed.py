@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import FunctoryError
 from functory.engine.events.store import RESERVED
 from functory.engine.serialization.control_characters import one_line

@@ -16,7 +16,7 @@ from functory.api import create_app
 from functory.api.access import admission
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.dev.event_feed import EventFeed
 from functory.engine import serving_address, sqlite_urls
 from functory.engine.access.logins import login_address

@@ -44,7 +44,7 @@ class Advice:
 def advise(name: str, stats: Mapping[str, Any]) -> list[Advice]:
     """Return advice about a function, the most urgent first; none about what is as it should be.
 
-    ``stats`` is what :meth:`functory.inspections.Inspections.function_stats` puts together.
+    ``stats`` is what :meth:`functory.client.inspections.Inspections.function_stats` puts together.
     """
     found = [
         _failures_of_one_kind(name, stats["recent"]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from functory.engine.triggers.inspection import TriggerInspection
+from functory.engine.firings.inspection import TriggerInspection
 from functory.explanations.quantities import count_of, format_duration
 
 # A router releases a buffer within a second of its time. A buffer that is later than this has no router (seconds).

@@ -135,9 +135,9 @@ class RemoteFunctory(Operations):
     def register_function(self, function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
         """Decorator: save a function of this file on the server as a version, and leave it an ordinary function.
 
-        ``declared`` is as in :meth:`functory.client.Functory.register_function`.
+        ``declared`` is as in :meth:`functory.client.functory.Functory.register_function`.
         """
-        from functory import decorated_function
+        from functory.engine.functions import decorated_function
 
         def decorate(target: F) -> F:
             self.save_decorated(target, *decorated_function.text_and_fields(target, declared))
@@ -146,8 +146,9 @@ class RemoteFunctory(Operations):
         return decorate(function) if function is not None else decorate
 
     def save_decorated(self, target: Callable[..., Any], text: str, fields: Mapping[str, Any]) -> None:
-        """Save a decorated function, of which :func:`functory.decorated_function.text_and_fields` has read the source
-        and the fields, and warn as :meth:`register_function` does.
+        """Save a decorated function, and warn as :meth:`register_function` does.
+
+        :func:`functory.engine.functions.decorated_function.text_and_fields` has read its source and its fields.
         """
         import warnings
 
@@ -168,7 +169,7 @@ class RemoteFunctory(Operations):
         """Save the source of a function as a version. ``fields`` are those of :meth:`functions.save`; limits may be
         written plainly (``timeout=30, retries=3``).
         """
-        from functory.decorated_function import collect_limits
+        from functory.engine.functions.decorated_function import collect_limits
 
         made = collect_limits(fields)
         return self.functions.save(name, source=source, expected_version=expected_version, **made)

@@ -9,11 +9,11 @@ from typing import Any
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.events.store import Events
+from functory.engine.firings.backtest_jobs import BacktestJobs
+from functory.engine.firings.trigger_store import Triggers
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.engine.triggers.backtest_jobs import BacktestJobs
-from functory.engine.triggers.store import Triggers
-from functory.trigger_history import TriggerHistory
+from functory.triggers.trigger_history import TriggerHistory
 
 # Between two looks whether it was cancelled, in seconds.
 PROGRESS_SECONDS = 1.0

@@ -12,7 +12,7 @@ from functory.terminal import console, json_fields
 from functory.terminal.console import STYLES, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.executions.lineage import Node, Tree
 
 StyledText = tuple[str, str]

@@ -18,7 +18,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import FunctoryError
 from functory.engine.events.decided_events import UnwantedTypes
 from functory.engine.executions.execution_events import WORKER_EVENT_TYPES
-from functory.engine.triggers import store as trigger_store
+from functory.engine.firings import trigger_store
 from functory.triggers.definition import compile_definition
 from functory.triggers.routing.trigger_set import indexed_patterns
 from functory.triggers.wanted_types import wanted_types

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import load_settings
 from tests.support.processes import Roles
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.patience import patient
 from tests.support.processes import Roles
 from tests.support.waiting import wait_for

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound
 from tests.support.patience import patient
 

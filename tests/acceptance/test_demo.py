@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.demo import functions
 from functory.engine.settings import load_settings
 from functory.triggers.patterns.output_patterns import matcher

@@ -9,7 +9,7 @@ import pytest
 from cloudevents.v1.conversion import from_json
 from cloudevents.v1.http import CloudEvent
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.acceptance.conftest import ON_SERVERS
 from tests.support.patience import patient
 

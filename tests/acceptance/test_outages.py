@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.services.missing_servers import require
 from tests.support.processes import Roles
 

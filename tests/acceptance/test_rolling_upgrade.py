@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.maintenance import invariants

@@ -154,7 +154,7 @@ def import_engine(d: dict[str, Any]) -> Any:
     tries = Tries()
     for name in (
         "functory.engine", "functory.engine.settings", "functory.engine.database.schema", "functory.triggers",
-        "functory.packs", "functory.migrations", "functory.cli", "functory.client", "functory.workers",
+        "functory.packs", "functory.migrations", "functory.cli", "functory.client.functory", "functory.workers",
         "functory.workers.app", "functory.workers.execution.executor", "functory.workers.sandbox.runner",
         "functory.workers.sandbox.supervision.supervisor", "functory.workers.sandbox.pool.zygote_process",
         "functory.workers.sandbox.guest.main", "functory.workers.environments", "engine", "workers",

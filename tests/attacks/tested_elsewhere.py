@@ -27,7 +27,7 @@ TESTS = {
     "A92": [
         "integration/triggers/routing/test_trigger_cycles_and_storms.py"
         "::test_a_loop_without_a_revisit_limit_ends_at_the_depth",
-        "integration/engine/triggers/test_loop_guards.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
+        "integration/engine/firings/test_loop_guards.py::test_a_cycle_of_triggers_is_stopped_at_the_second_visit",
     ],
     "A93": [
         "integration/workers/sandbox/supervision/test_guest_requests.py"

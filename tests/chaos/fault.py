@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.connection import Database
 from functory.engine.settings import Settings
 from tests.chaos.crash_hooks import SAID

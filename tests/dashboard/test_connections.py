@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from functory.api import create_app
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.services.http_proxy import HttpProxy
 from tests.support.dashboard import Deployment, Screen, dashboard_server

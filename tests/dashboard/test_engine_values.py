@@ -12,7 +12,7 @@ from functory.engine.database.schema.executions import BAD_ENDS, STATES
 from functory.engine.database.short_ids import short
 from functory.engine.executions.cancellation import OPEN
 from functory.engine.executions.listing import CAUSES
-from functory.engine.triggers.suppressions import GUARD_REASONS
+from functory.engine.firings.suppressions import GUARD_REASONS
 
 ROOT = Path(__file__).parents[2]
 VALUES = json.loads((ROOT / "dashboard" / "test" / "engine_values.json").read_text())

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from functory.api import create_app
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.services.http_proxy import HttpProxy
 from tests.support.dashboard import Deployment, dashboard_server
 from tests.support.dashboard_hands import Hands

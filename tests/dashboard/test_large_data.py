@@ -21,7 +21,7 @@ from tests.support.patience import patient
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 BURST = """
 import functory

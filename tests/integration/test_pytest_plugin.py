@@ -72,7 +72,8 @@ SEEN = """\
 import sys
 
 def pytest_sessionfinish():
-    names = ("functory", "functory.pytest_plugin", "functory.in_function", "functory.client", "msgspec", "sqlalchemy")
+    own = ("functory", "functory.pytest_plugin", "functory.in_function", "functory.client.functory")
+    names = (*own, "msgspec", "sqlalchemy")
     print("SEEN", [name for name in names if name in sys.modules])
 """
 

@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
     "a window is longer by an instant": (
         "idempotency",
         Edit(
-            "functory.engine.triggers.idempotency",
+            "functory.engine.firings.idempotency",
             "IdempotencyKeys.used_by",
             "expires_at > self._now",
             "expires_at >= self._now",
@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
     "a window begins anew with each repetition": (
         "idempotency",
         Edit(
-            "functory.engine.triggers.idempotency",
+            "functory.engine.firings.idempotency",
             "decide",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
             'keys.use(trigger["id"], controls.idempotency, row["id"])\n'

@@ -265,7 +265,7 @@ class Model:
 
     @property
     def switches(self) -> Any:
-        from functory.engine.triggers.kill_switch import Switches
+        from functory.engine.firings.kill_switch import Switches
 
         return Switches(self.world.database)
 
@@ -390,7 +390,7 @@ OFF_BY_ONE = {
     "cycle": Edit(*TRIP, "visits >= guards.max_revisits", "visits > guards.max_revisits", ALSO),
     "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
     "budget": Edit(
-        "functory.engine.triggers.admission",
+        "functory.engine.firings.admission",
         "RootBudgets.refusal",
         "spent >= limit",
         "spent > limit",

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from functory.api import create_app
 from functory.api.access.rights import OF_ROLE, Caller, Right, Role
-from functory.client import Functory
+from functory.client.functory import Functory
 
 
 def caller(

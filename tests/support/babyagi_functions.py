@@ -3,7 +3,7 @@
 import textwrap
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 
 
 def add(engine: Functory, source: str, **declared: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from functory.api import create_app
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.logins import login_address
 from functory.engine.settings import Settings
 from tests.support.patience import patient

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.dashboard_probes import ALL, DATA, SCRIPT
 from tests.support.model_calls import gateway_of
 from tests.support.waiting import wait_for

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from functory.api import create_app
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.services import installation
 from tests.services.installation import Found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from pydantic import SecretStr
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.batches import BatchRequest
 from functory.engine.executions.listing import ExecutionFilter
 from tests.support.patience import patient

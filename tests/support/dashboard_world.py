@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.batches import BatchRequest
 from functory.engine.executions.listing import ExecutionFilter
 from tests.support.dashboard import seed

@@ -23,7 +23,7 @@ import httpx
 import psutil
 from pydantic import SecretStr
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import FunctoryError
 from tests.support.model_server import ModelServer, Reply, error, model_server

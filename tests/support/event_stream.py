@@ -15,7 +15,7 @@ from functory.api import create_app
 from functory.api.access.rights import OF_ROLE, Caller
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.patience import patient
 
 # Callers by the name that a client of a test sends as its token.

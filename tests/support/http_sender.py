@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from functory.api import cloudevents, create_app, problem_details, webhooks
 from functory.api.bounded_connection import ConnectionLimits
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 
 KEY = "the key of the sender"

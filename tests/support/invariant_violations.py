@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.events import outbox
 from functory.engine.executions import queue_rows
-from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from tests.support.ordinary_history import settle
 from tests.support.world import World
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from functory import client_services
+from functory.client import services as client_services
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from tests.services.shared import locked

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.agents import requests
 from functory.engine.agents.calls import Caller
 from functory.engine.database.connection import Database

@@ -33,7 +33,7 @@ from typing import Any
 
 import psutil
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings, load_settings
 from tests.support.console_script import PROGRAM, ConsoleScript
 from tests.support.patience import patient

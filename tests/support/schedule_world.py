@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from functory.client.schedules import Schedules
 from functory.engine.database import schema
-from functory.schedules import Schedules
 from functory.triggers import definition
 from functory.triggers.sources.schedules.ticker import Ticker
 from tests.support.world import World

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 from unittest import mock
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Unavailable
 from functory.engine.settings import Settings
 from functory.workers.sandbox.protocol.control import Control

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.telemetry.trace_context import own_trace_id
 from tests.support.trace_receiver import ReceivedSpan, receiving
 from tests.support.world import embedded

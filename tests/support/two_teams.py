@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.labels import Labels
 from functory.engine.agents.directives import KEY
 from functory.engine.releases.checks import Checks

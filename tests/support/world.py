@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import grants
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import driver_rows, migrations, row_copy, schema
@@ -32,12 +32,12 @@ from functory.engine.executions.claims import Claim
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
+from functory.engine.firings.suppressions import Suppressions
+from functory.engine.firings.trigger_store import Triggers
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.state import State
 from functory.engine.settings import Settings
-from functory.engine.triggers.store import Triggers
-from functory.engine.triggers.suppressions import Suppressions
 from functory.triggers import definition
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functory.schedules import after_clock_changes
+from functory.client.schedules import after_clock_changes
 
 
 def test_the_first_time_after_each_change_of_the_clocks_is_found_among_times() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functory.api import callers
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Invalid
 
 

@@ -13,7 +13,7 @@ from fastapi import Request
 from functory.api.access import cookies, csrf
 from functory.api.access.rights import Caller
 from functory.api.problem_details import Unauthorized
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import roles
 from functory.engine.database.refused_attempts import RefusedAttempts
 from functory.engine.telemetry import server_metrics

@@ -24,7 +24,7 @@ from functory.api.access.authentication import address_of
 from functory.api.access.identity_provider import FLOW_SECONDS, Answer, IdentityProvider
 from functory.api.access.login_failures import LoginFailed, failure_of
 from functory.api.access.rights import anyone
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import users
 from functory.engine.access.roles import ROLES
 from functory.engine.database import audit

@@ -13,7 +13,7 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, number_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.grants import author_grant_kinds
 from functory.engine.agents import agent_fields
 from functory.engine.errors import Invalid

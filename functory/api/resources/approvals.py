@@ -13,7 +13,7 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.path_ids import whole
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Invalid
 from functory.engine.executions import id_lookup
 from functory.engine.releases.decisions import KIND

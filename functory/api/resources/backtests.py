@@ -14,7 +14,7 @@ from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
 from functory.engine.errors import NotFound
-from functory.engine.triggers import listing
+from functory.engine.firings import trigger_listing
 from functory.rows.backtests import Backtest, BacktestCreate, BacktestRow
 from functory.triggers import definition
 
@@ -42,7 +42,7 @@ def create(
         # A wrong draft is refused now, and not by the job.
         definition.parse(body.draft)
     try:
-        listing.get(engine.database, body.trigger)
+        trigger_listing.get(engine.database, body.trigger)
     except NotFound:
         if body.draft is None:
             raise

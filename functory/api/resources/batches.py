@@ -14,7 +14,7 @@ from functory.api.instants import instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.batches import BatchRequest, Found
 from functory.engine.executions.listing import ExecutionFilter
 from functory.rows.batches import Batch, BatchCount, BatchCreate, BatchFilter

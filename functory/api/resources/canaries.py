@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from functory.api.access.rights import Author, Caller, Viewer
 from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, id_of, page
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.functions import listing
 from functory.rows.canaries import Canary, CanaryAdvance, CanaryReason, NewCanary
 

@@ -13,7 +13,7 @@ from functory.api.paging import StrictRoute
 from functory.api.path_ids import ExecutionId
 from functory.api.problem_details import Forbidden
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Invalid
 from functory.engine.executions import listing
 from functory.engine.functions import dependencies

@@ -13,7 +13,8 @@ from functory.api.engine import Engine
 from functory.api.instants import Since, instant
 from functory.api.paging import Before, Limit, Page, StrictRoute, key_of, number_of, page
 from functory.api.preconditions import ExpectedVersion, tag
-from functory.client import Functory
+from functory.client.functory import Functory
+from functory.client.trigger_saves import BrokenTrigger
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.executions import version_use
 from functory.engine.functions import listing
@@ -21,7 +22,6 @@ from functory.read_models import ReadModels
 from functory.rows import functions as rows
 from functory.rows.base import Number
 from functory.rows.descriptions import Description, DescriptionText, FoundFunction
-from functory.trigger_saves import BrokenTrigger
 
 router = APIRouter(prefix="/functions", tags=["functions"], route_class=StrictRoute)
 

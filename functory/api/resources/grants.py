@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from functory.api.access.rights import Approver, Caller, Viewer, needs_fresh
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.functions import listing
 from functory.rows.base import Number
 from functory.rows.operations import Grant, GrantChange, GrantDecision

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Query
 from functory.api.access.rights import Caller, Viewer
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.client import Functory
+from functory.client.functory import Functory
+from functory.client.schedules import KIND as SCHEDULE
 from functory.engine.errors import FunctoryError, NotFound
 from functory.engine.functions import listing
 from functory.engine.settings import Settings
 from functory.rows.map import Map
-from functory.schedules import KIND as SCHEDULE
 from functory.triggers.analysis import trigger_map
 from functory.triggers.analysis.cycle_guards import find_stop
 from functory.triggers.analysis.cycles import Graph

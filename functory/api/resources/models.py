@@ -11,7 +11,7 @@ from functory.api.access.rights import Admin, Caller, Operator, Viewer, needs_fr
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.agents import model_tests
 from functory.engine.agents.call_listing import ENDED
 from functory.engine.errors import Invalid

@@ -16,12 +16,12 @@ from functory.api.redaction import hide
 from functory.engine.database import audit_pages, migrations
 from functory.engine.database.audit_pages import AuditFilter
 from functory.engine.executions import worker_registry
+from functory.engine.firings import kill_switch
 from functory.engine.functions import listing
 from functory.engine.maintenance import verifier
 from functory.engine.maintenance.invariants import INVARIANTS
 from functory.engine.setting_display import setting_rows
 from functory.engine.tallies import tallier
-from functory.engine.triggers import kill_switch
 from functory.rows import operations as rows
 
 router = APIRouter(route_class=StrictRoute)

@@ -16,7 +16,7 @@ from functory.api.path_ids import whole
 from functory.api.redaction import hide
 from functory.api.resources.approvals import shown_question
 from functory.api.resources.budgets import shown_meter
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import id_lookup
 from functory.engine.executions.runs import reads
 from functory.read_models import ReadModels, in_dollars

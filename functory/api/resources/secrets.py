@@ -11,7 +11,7 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, key_of, page
 from functory.api.preconditions import ExpectedVersion
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import NotFound
 from functory.engine.functions import listing
 from functory.read_models import ReadModels

@@ -11,12 +11,12 @@ from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
 from functory.api.preconditions import ExpectedVersion, tag
 from functory.api.redaction import hide
-from functory.client import Functory
+from functory.client.functory import Functory
+from functory.client.schedules import KIND as SCHEDULE
+from functory.client.schedules import MAX_NEXT_TIMES, Schedules, after_clock_changes
 from functory.engine.errors import Invalid, NotFound
 from functory.read_models import ReadModels
 from functory.rows import sources as rows
-from functory.schedules import KIND as SCHEDULE
-from functory.schedules import MAX_NEXT_TIMES, Schedules, after_clock_changes
 from functory.triggers.sources.registry import find_plugin, installed_plugins
 
 # Sources belong to the whole installation: their events may start any trigger.

@@ -20,7 +20,7 @@ from functory.api.stream import topics as stream_topics
 from functory.api.stream.bar import Bar
 from functory.api.stream.feed import Feed, StreamRefused
 from functory.api.stream.subscriber import Subscriber
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import listing
 
 router = APIRouter(prefix="/stream", tags=["stream"], route_class=StrictRoute)

@@ -12,8 +12,8 @@ from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, texts_
 from functory.api.redaction import hide
 from functory.engine.errors import Invalid
 from functory.engine.events.store import as_id
-from functory.engine.triggers import listing
-from functory.engine.triggers.suppressed_matches import MatchFilter, SuppressedMatches
+from functory.engine.firings import trigger_listing
+from functory.engine.firings.suppressed_matches import MatchFilter, SuppressedMatches
 from functory.rows.operations import (
     Replayed,
     ReplayMatch,
@@ -38,7 +38,7 @@ def list_suppressions(
     before: Before = None,
 ) -> dict[str, Any]:
     """Suppressed matches by trigger, tree and reason, each with a count, the latest first."""
-    found, following = listing.list_suppressions(
+    found, following = trigger_listing.list_suppressions(
         engine.database,
         scope=caller.labels,
         name=trigger,
@@ -64,7 +64,7 @@ def matches(
     tell of a fault. A page may have fewer rows than ``limit`` and still have a ``next``.
     """
     if trigger is not None and caller.labels is not None:
-        listing.get(engine.database, trigger, caller.labels)
+        trigger_listing.get(engine.database, trigger, caller.labels)
     place = texts_of(before, request, 2)
     after = None if place is None else (as_id(place[0], "trigger"), as_id(place[1], "event"))
     which = MatchFilter(trigger, None, reason or (), caller.labels)
@@ -77,7 +77,7 @@ def matches(
 @router.post(":replay", operation_id="suppressions.replay", response_model=Replayed, status_code=201)
 def replay(body: ReplayMatch, engine: Engine, caller: Operator) -> dict[str, Any]:
     """Fire one suppressed match once. Its execution gets its place in the causal tree."""
-    listing.get(engine.database, body.trigger, caller.labels)
+    trigger_listing.get(engine.database, body.trigger, caller.labels)
     row = engine.trigger_history.replay(body.trigger, body.event, author=caller.name)
     return {"execution_id": row["id"]}
 
@@ -93,7 +93,7 @@ def resume(body: ResumeMatches, engine: Engine, caller: Operator) -> dict[str, A
     if caller.labels is not None and body.trigger is None:
         raise Invalid("name a trigger", "you may only resume the matches of triggers with your labels")
     if body.trigger is not None:
-        listing.get(engine.database, body.trigger, caller.labels)
+        trigger_listing.get(engine.database, body.trigger, caller.labels)
     done = engine.trigger_history.resume(
         trigger=body.trigger,
         root=body.root,

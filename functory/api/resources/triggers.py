@@ -15,13 +15,13 @@ from functory.api.engine import Engine
 from functory.api.paging import Before, Limit, Page, StrictRoute, cursor, id_of, key_of, number_of, page
 from functory.api.preconditions import ExpectedVersion, tag
 from functory.api.redaction import REDACTED, hide
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import envelope
+from functory.engine.firings import inspection, manual_firing, trigger_listing
+from functory.engine.firings.inspection import TriggerInspection
 from functory.engine.functions import dependencies
 from functory.engine.functions import listing as functions
-from functory.engine.triggers import inspection, listing, manual_firing
-from functory.engine.triggers.inspection import TriggerInspection
 from functory.read_models import ReadModels
 from functory.rows import functions as function_rows
 from functory.rows import triggers as rows
@@ -51,7 +51,7 @@ def list_triggers(
     before: Before = None,
 ) -> dict[str, Any]:
     """Triggers by name."""
-    found = listing.list_triggers(
+    found = trigger_listing.list_triggers(
         engine.database,
         scope=caller.labels,
         text=q,
@@ -70,7 +70,7 @@ def list_definitions(
     request: Request, engine: Engine, caller: Viewer, limit: Limit = 50, before: Before = None
 ) -> dict[str, Any]:
     """Triggers by name with their definitions, and the numbers of all of their decisions."""
-    found = listing.list_triggers(
+    found = trigger_listing.list_triggers(
         engine.database, scope=caller.labels, after=key_of(before, request), limit=limit
     )
     answer = page(found, limit, request, lambda row: row["name"])
@@ -137,7 +137,7 @@ def save(
 
     A new trigger gets the labels that its author is limited to.
     """
-    listing.check_changeable(engine.database, name, caller.labels)
+    trigger_listing.check_changeable(engine.database, name, caller.labels)
     _check_function(engine, caller, body.definition)
     saved = engine.trigger_saves.save(
         name,
@@ -156,7 +156,7 @@ def save(
 @router.delete("/{name}", operation_id="triggers.delete", status_code=204, dependencies=[needs_fresh()])
 def delete(name: str, engine: Engine, caller: Author) -> None:
     """Delete a trigger. Its firings and versions stay readable."""
-    listing.get(engine.database, name, caller.labels)
+    trigger_listing.get(engine.database, name, caller.labels)
     engine.triggers.delete(name, author=caller.name)
 
 
@@ -165,8 +165,10 @@ def list_versions(
     name: str, request: Request, engine: Engine, caller: Viewer, limit: Limit = 50, before: Before = None
 ) -> dict[str, Any]:
     """The versions of a trigger, newest first."""
-    row = listing.get(engine.database, name, caller.labels)
-    found = listing.list_versions(engine.database, row["id"], before=number_of(before, request), limit=limit)
+    row = trigger_listing.get(engine.database, name, caller.labels)
+    found = trigger_listing.list_versions(
+        engine.database, row["id"], before=number_of(before, request), limit=limit
+    )
     return page(found, limit, request, lambda one: one["number"])
 
 
@@ -182,8 +184,8 @@ def list_firings(
     before: Before = None,
 ) -> dict[str, Any]:
     """What the trigger decided, newest event first. With filters a page may have fewer rows and a next."""
-    row = listing.get(engine.database, name, caller.labels)
-    found = listing.list_firings(
+    row = trigger_listing.get(engine.database, name, caller.labels)
+    found = trigger_listing.list_firings(
         engine.database,
         row["id"],
         decisions=decision or (),
@@ -217,7 +219,7 @@ def flow(
     key: Annotated[str | None, Query(description="Only what waits for this key.")] = None,
 ) -> dict[str, Any]:
     """What waits in the flow control of a trigger, by key."""
-    listing.get(engine.database, name, caller.labels)
+    trigger_listing.get(engine.database, name, caller.labels)
     inspected = inspection.inspect(engine.database, name, key=key)
     advice = engine.inspections.flow_advice(inspected if caller.reads_payloads else _keyless(inspected))
     found = asdict(inspected)
@@ -239,7 +241,7 @@ def flow(
 @router.post("/{name}:test", operation_id="triggers.test", response_model=rows.DryRun)
 def test(name: str, body: rows.TestEvent, engine: Engine, caller: Operator) -> dict[str, Any]:
     """What the trigger would decide about an event by itself. Nothing is started."""
-    row = listing.get(engine.database, name, caller.labels)
+    row = trigger_listing.get(engine.database, name, caller.labels)
     event = _envelope(engine, caller, body.event)
     answer = dry_run(row, event, engine.database.clock.now(), engine.functions.get)
     return _shown_dry_run(caller, answer)
@@ -250,7 +252,7 @@ def pause(
     name: str, body: rows.Pause, response: Response, engine: Engine, caller: Operator
 ) -> dict[str, Any]:
     """Pause a trigger. Its matches are suppressed and recorded until it is resumed."""
-    listing.get(engine.database, name, caller.labels)
+    trigger_listing.get(engine.database, name, caller.labels)
     engine.triggers.pause(name, note=body.note, author=caller.name)
     return get(name, response, engine, caller)
 
@@ -258,7 +260,7 @@ def pause(
 @router.post("/{name}:resume", operation_id="triggers.resume", response_model=rows.Trigger)
 def resume(name: str, response: Response, engine: Engine, caller: Operator) -> dict[str, Any]:
     """Resume a paused trigger, and close its circuit breaker."""
-    listing.get(engine.database, name, caller.labels)
+    trigger_listing.get(engine.database, name, caller.labels)
     engine.triggers.resume(name, author=caller.name)
     return get(name, response, engine, caller)
 
@@ -266,7 +268,7 @@ def resume(name: str, response: Response, engine: Engine, caller: Operator) -> d
 @router.post("/{name}:promote", operation_id="triggers.promote", response_model=rows.Trigger)
 def promote(name: str, response: Response, engine: Engine, caller: Author) -> dict[str, Any]:
     """Enable a trigger that is in shadow mode."""
-    listing.get(engine.database, name, caller.labels)
+    trigger_listing.get(engine.database, name, caller.labels)
     engine.triggers.promote(name, author=caller.name)
     return get(name, response, engine, caller)
 
@@ -277,7 +279,7 @@ def fire(name: str, body: rows.Fire, response: Response, engine: Engine, caller:
 
     Guards, flow control, a pause and shadow mode do not stop it. With ``dry_run`` nothing is started.
     """
-    row = listing.get(engine.database, name, caller.labels)
+    row = trigger_listing.get(engine.database, name, caller.labels)
     event = _envelope(engine, caller, body.event)
     enabled = row | {"state": "enabled"}
     decided = dry_run(enabled, event, engine.database.clock.now(), engine.functions.get)
@@ -322,7 +324,7 @@ def _envelope(engine: Functory, caller: Caller, given: str | Mapping[str, Any]) 
     if isinstance(given, str):
         if not _ID.fullmatch(given):
             raise NotFound(f"event {given[:40]!r} not found", "it is not the id of an event")
-        return envelope.envelope(listing.event_in_scope(engine.database, given, caller.labels))
+        return envelope.envelope(trigger_listing.event_in_scope(engine.database, given, caller.labels))
     return envelope.completed(given, engine.database.new_id(), engine.database.clock.now(), "/functory/api")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functory.api.installation import installation
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.scopes import Scope
 from functory.engine.events import routing_queue
 from functory.engine.executions import open_executions

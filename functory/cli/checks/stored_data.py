@@ -173,8 +173,8 @@ def invariants(installation: Installation) -> list[Finding]:
 def guards(installation: Installation) -> list[Finding]:
     """What guards have dropped and was not resumed."""
     from functory.cli.output import dropped_matches
-    from functory.engine.triggers.store import Triggers
-    from functory.engine.triggers.suppressions import Suppressions
+    from functory.engine.firings.suppressions import Suppressions
+    from functory.engine.firings.trigger_store import Triggers
 
     if installation.data is None:
         return []

@@ -28,7 +28,7 @@ from functory.terminal.console import CommandOutput
 from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.demo.licence_watch import LicenceWatch
 
 # The data of the engine, which no function may be granted: beside the folders that functions use.
@@ -53,7 +53,7 @@ def demo(
 ) -> None:
     """Show events travel: files in a folder, a schedule, functions, a failure, a stopped loop, the lineage."""
     from functory import __version__
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.demo import prometheus
     from functory.demo.licence_watch import LicenceWatch
     from functory.engine.errors import FunctoryError

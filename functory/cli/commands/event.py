@@ -24,7 +24,7 @@ from functory.terminal.console import AsJson, CommandOutput, Quiet
 from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Events: every change, every matched output, every event that you emit.")
 
@@ -332,7 +332,7 @@ def _raise_for_failures(engine: Functory, id_: str) -> None:
     routing of an event. What a guard or a flow control has decided is no failure.
     """
     from functory.engine.executions.outcomes import BAD_ENDS
-    from functory.engine.triggers.failures import REASONS
+    from functory.engine.firings.failures import REASONS
 
     failures: list[str] = []
     for node in (node for top in engine.lineage.tree(id_, whole=False).nodes for node in top.walk()):

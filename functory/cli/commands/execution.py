@@ -17,7 +17,7 @@ from functory.terminal import console, json_fields
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Executions of functions: results, logs, lineage.")
 

@@ -17,7 +17,7 @@ from functory.engine.agents import money
 from functory.terminal.console import AsJson, CommandOutput, Quiet, short_json
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Calls of language models, and what they cost.")
 

@@ -15,7 +15,7 @@ from functory.explanations.quantities import count_of
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("What agents and functions remember: facts, episodes and lessons.")
 

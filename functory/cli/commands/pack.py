@@ -16,7 +16,7 @@ from functory.terminal.console import AsJson, CommandOutput
 from functory.terminal.progress import progress
 
 if TYPE_CHECKING:
-    from functory.pack_import import PackImport
+    from functory.client.pack_import import PackImport
     from functory.packs.stackstorm.pack import Pack
 
 app = command_group("Packs of other systems, imported as functions and triggers.")
@@ -62,7 +62,7 @@ def import_(
     The modules of an action are imported once, in the sandbox and without any rights, to see whether it can start. A
     repeated import saves new versions only of what changed.
     """
-    from functory.pack_import import PackImport
+    from functory.client.pack_import import PackImport
     from functory.packs.stackstorm.pack import read_pack
 
     pack = read_pack(folder, prefix=prefix, config=config, hosts=host or ())

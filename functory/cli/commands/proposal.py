@@ -17,7 +17,7 @@ from functory.engine.errors import Invalid, WaitTimeout
 from functory.terminal.console import AsJson, CommandOutput, Quiet, note
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Versions that wait to become active: their checks, and who approves them.")
 

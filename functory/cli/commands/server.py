@@ -19,7 +19,7 @@ def server(
     migrate: Migrate = False,
 ) -> int:
     """Serve HTTP: API, webhooks, events, health, metrics. With the in-memory broker it runs all other roles too."""
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine import role_state, serving_address
     from functory.engine.maintenance import trace_export
     from functory.roles import process

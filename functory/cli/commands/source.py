@@ -16,7 +16,7 @@ from functory.cli.source_verbs import draw_source
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Sources of events of every kind, plug-ins included.")
 

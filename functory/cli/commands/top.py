@@ -12,7 +12,7 @@ from functory.cli import session
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 
 def top(

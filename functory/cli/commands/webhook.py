@@ -16,7 +16,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Webhooks: addresses to which other systems send events over HTTP.")
 

@@ -10,7 +10,7 @@ from functory.cli.input import limit_options, values
 from functory.engine.errors import Invalid
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 
 def save(

@@ -10,7 +10,7 @@ from functory.engine.errors import Invalid, NotFound
 from functory.engine.unresolved_ids import Candidate
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 # The states that a word stands for; None is any.
 _WORDS: dict[str, tuple[str | None, ...]] = {

@@ -10,7 +10,7 @@ from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 _FIELDS = (
     "saga_id",

@@ -16,7 +16,7 @@ from functory.terminal import console
 
 if TYPE_CHECKING:
     from functory.cli.remote.engine import RemoteEngine
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 Open = Annotated[
     bool,

@@ -9,7 +9,7 @@ from functory.engine.errors import NotFound
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 
 def build_tree(

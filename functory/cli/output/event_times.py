@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.executions.event_timeline import ExecutionSteps, Step
 
 _COLUMNS = {

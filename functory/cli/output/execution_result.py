@@ -12,7 +12,7 @@ from functory.terminal import console, json_fields
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.errors import WaitTimeout
 
 
@@ -138,7 +138,7 @@ def warn_of_failed_matches(engine: Functory, row: Mapping[str, Any]) -> None:
     """In embedded mode, where all matches are decided by now, warn of those below the execution that a fault of a
     trigger or a function suppressed. The router logs what guards suppress.
     """
-    from functory.engine.triggers.failures import REASONS
+    from functory.engine.firings.failures import REASONS
 
     if not engine.settings.embedded:
         return

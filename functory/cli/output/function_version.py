@@ -11,7 +11,7 @@ from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 
 def draw(

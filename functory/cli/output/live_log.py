@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 # The pause between two looks. A worker stores lines four times a second: together a line comes within half a second.
 POLL_SECONDS = 0.1

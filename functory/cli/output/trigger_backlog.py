@@ -1,4 +1,4 @@
-"""Tables of ``functory trigger debug``, from the rows that :mod:`functory.engine.triggers.inspection` reads."""
+"""Tables of ``functory trigger debug``, from the rows that :mod:`functory.engine.firings.inspection` reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from functory.cli.output import trigger_definition
+from functory.engine.firings.inspection import Page, TriggerInspection
 from functory.engine.flow_control.concurrency import UNLIMITED
 from functory.engine.serialization import durations
-from functory.engine.triggers.inspection import Page, TriggerInspection
 from functory.explanations.trigger_flow import format_ago, format_until, key_of
 from functory.terminal import console
 from functory.terminal.console import count_of

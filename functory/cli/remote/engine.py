@@ -42,7 +42,7 @@ class RemoteSettings:
 
 
 class RemoteEngine:
-    """The names that commands use of :class:`functory.client.Functory`."""
+    """The names that commands use of :class:`functory.client.functory.Functory`."""
 
     settings = RemoteSettings()
     created = False

@@ -11,7 +11,7 @@ from functory.cli.remote.part import Part, ordered, plain
 
 if TYPE_CHECKING:
     from functory.engine.executions.event_timeline import Step, Timeline
-    from functory.engine.triggers.inspection import TriggerInspection
+    from functory.engine.firings.inspection import TriggerInspection
     from functory.remote import rows
     from functory.triggers.analysis.cycles import Edge
 
@@ -35,7 +35,7 @@ _DEFINITION = ("function", "flow", "composite")
 
 
 class Inspections(Part):
-    """As :class:`functory.inspections.Inspections`."""
+    """As :class:`functory.client.inspections.Inspections`."""
 
     def status(self) -> dict[str, Any]:
         """What is there, what is open, and what went wrong within a day."""
@@ -47,7 +47,7 @@ class Inspections(Part):
 
     def trigger_flow(self, name: str, key: str | None = None) -> tuple[TriggerInspection, str]:
         """What waits in the flow control of a trigger, and advice about the first obstacle."""
-        from functory.engine.triggers.inspection import Page, TriggerInspection
+        from functory.engine.firings.inspection import Page, TriggerInspection
 
         found = _timed(plain(self._server.triggers.flow(name, key=key)))
         advice = found.pop("advice")

@@ -61,7 +61,7 @@ class Sources(Part):
 
 
 class Schedules(Part):
-    """The schedules of :class:`functory.schedules.Schedules`."""
+    """The schedules of :class:`functory.client.schedules.Schedules`."""
 
     def list(self) -> list[dict[str, Any]]:
         """All schedules by name."""

@@ -11,7 +11,7 @@ from functory.cli.remote.part import Part, plain
 
 
 class Triggers(Part):
-    """The triggers of :class:`functory.engine.triggers.store.Triggers`."""
+    """The triggers of :class:`functory.engine.firings.trigger_store.Triggers`."""
 
     def count(self) -> int:
         """The number of triggers."""
@@ -48,7 +48,7 @@ class Triggers(Part):
 
 @dataclass(frozen=True)
 class Resumed:
-    """As :class:`functory.engine.triggers.suppressed_matches.Resumed`."""
+    """As :class:`functory.engine.firings.suppressed_matches.Resumed`."""
 
     counts: Counter[tuple[str, str]]
     failed: list[dict[str, Any]]

@@ -5,8 +5,8 @@ semantics are Inngest's (its documentation of flow control, 2026), the overlap p
 
 The order, for one match: guards without rows → idempotency → rate limit → (debounce, batch, composite: it waits in a
 buffer, see ``functory.engine.flow_control.buffers``) → target, input, budget, rate guard
-(``functory.engine.triggers.admission``) → singleton and overlap → throttle → concurrency, priority, expiry
-(``functory.engine.triggers.launch``).
+(``functory.engine.firings.admission``) → singleton and overlap → throttle → concurrency, priority, expiry
+(``functory.engine.firings.launch``).
 """
 
 from __future__ import annotations

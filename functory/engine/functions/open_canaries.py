@@ -1,6 +1,6 @@
 """Open canaries: a version of a function that gets a share of its new executions, beside the active one.
 
-Triggers (:mod:`functory.engine.triggers.admission`) and starts (:mod:`functory.engine.executions.start`) ask here for
+Triggers (:mod:`functory.engine.firings.admission`) and starts (:mod:`functory.engine.executions.start`) ask here for
 the version of a new execution, and record what they got. ``function.canary_id`` comes with the version that they read
 anyway: without an open canary nothing more is read or written.
 :mod:`functory.engine.releases.canaries` starts and ends canaries.

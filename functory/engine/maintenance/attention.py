@@ -26,8 +26,8 @@ from functory.engine.database.schema import (
     verification,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.firings.suppressions import GUARD_REASONS
 from functory.engine.sources import source_breaker
-from functory.engine.triggers.suppressions import GUARD_REASONS
 
 # Failed matches of a trigger that are older are no news.
 RECENT = timedelta(hours=24)

@@ -11,7 +11,7 @@ from functory.engine.database.schema import outbox
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
 from functory.engine.executions import open_executions
-from functory.engine.triggers import kill_switch
+from functory.engine.firings import kill_switch
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from functory.engine.firings import admission, firings, idempotency
+from functory.engine.firings.admission import Fire, Suppress
+from functory.engine.firings.cancel_on import Cancel, EarlierMatch
 from functory.engine.flow_control import overlap
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.circuit_breaker import Breaker, BreakerStates
@@ -20,9 +23,6 @@ from functory.engine.flow_control.controls import MAX_BUFFERED, Overlap
 from functory.engine.flow_control.overlap import OpenExecution
 from functory.engine.flow_control.rate_limits import RateLimitState, RateLimitStates
 from functory.engine.settings import Settings
-from functory.engine.triggers import admission, firings, idempotency
-from functory.engine.triggers.admission import Fire, Suppress
-from functory.engine.triggers.cancel_on import Cancel, EarlierMatch
 from functory.triggers.analysis.memory_buffers import MemoryBuffers
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.routing.concurrency_release import rule_matches
@@ -165,7 +165,7 @@ class Replay:
         return now if first is None else min(first, now)
 
     def _admit(self, fires: Sequence[tuple[Row, Fire]]) -> None:
-        """Let matches pass the checks of :mod:`functory.engine.triggers.admission` in their order."""
+        """Let matches pass the checks of :mod:`functory.engine.firings.admission` in their order."""
         ready, refused = admission.prepare(fires, self._targets)
         used = {
             item.event["root_id"]: (self.spent[item.event["root_id"]], self._max_budget) for item in ready

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from functory.engine.firings.admission import Fire, Suppress, SuppressedMatch
 from functory.engine.flow_control import buffers
 from functory.engine.flow_control.buffers import BufferUpdate
-from functory.engine.triggers.admission import Fire, Suppress, SuppressedMatch
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import (
     BufferDecision,

@@ -21,13 +21,12 @@ import structlog
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store
+from functory.engine.firings import firings, kill_switch, routing_facts, trigger_store
+from functory.engine.firings.admission import Admission, Fire, Suppress, SuppressedMatch
+from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control import buffers, due_buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
 from functory.engine.settings import Settings
-from functory.engine.triggers import firings, kill_switch, routing_facts
-from functory.engine.triggers import store as trigger_store
-from functory.engine.triggers.admission import Admission, Fire, Suppress, SuppressedMatch
-from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import BufferDecision, SilencePeriod
 from functory.triggers.routing import buffering

@@ -10,13 +10,12 @@ import structlog
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.events import store as event_store
+from functory.engine.firings import cancel_on, firings, idempotency, trigger_store
+from functory.engine.firings.admission import SuppressedMatch
+from functory.engine.firings.cancel_on import DueCancellation, EarlierMatch
 from functory.engine.flow_control import concurrency, rate_limits, slot_assignment
 from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import cancel_on, firings, idempotency
-from functory.engine.triggers import store as trigger_store
-from functory.engine.triggers.admission import SuppressedMatch
-from functory.engine.triggers.cancel_on import DueCancellation, EarlierMatch
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.routing.firing_metrics import count_firings
 from functory.triggers.routing.trigger_set import TriggerSet

@@ -2,8 +2,8 @@
 
 Decisions read no rows. Conditions and the guards that need no rows are evaluated here, for each event when it is routed
 and for all events of a firing together. The engine does the checks that need rows, in this order:
-``functory.engine.triggers.idempotency``, ``functory.engine.flow_control.buffers``,
-``functory.engine.triggers.admission``, ``functory.engine.triggers.launch``.
+``functory.engine.firings.idempotency``, ``functory.engine.flow_control.buffers``,
+``functory.engine.firings.admission``, ``functory.engine.firings.launch``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
+from functory.engine.firings.admission import Fire, Suppress
+from functory.engine.firings.cancel_on import Cancel
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import Controls, Key
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
-from functory.engine.triggers.admission import Fire, Suppress
-from functory.engine.triggers.cancel_on import Cancel
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.expressions.conditions import ConditionResult
 from functory.triggers.flow_control.buffered_match import BufferPolicy
@@ -43,7 +43,7 @@ class FiringInput:
     rows: Sequence[Row] | None
 
     def render(self, parameters: Sequence[Row]) -> Row:
-        """See :class:`functory.engine.triggers.admission.InputTemplate`."""
+        """See :class:`functory.engine.firings.admission.InputTemplate`."""
         events = None if self.rows is None else [event_store.envelope(row) for row in self.rows]
         return self.compiled.make_input(self.event, parameters, events)
 

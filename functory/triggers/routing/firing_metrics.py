@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from functory.engine.firings import failures, suppressions
+from functory.engine.firings.firings import FiringCounts
 from functory.engine.telemetry import metrics
-from functory.engine.triggers import failures, suppressions
-from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.routing.drop_report import DropReport
 
 # The label `result` of the firings metric, for each reason of flow control.

@@ -1,7 +1,7 @@
 """The guards against event loops, as one pure function. The first guard that refuses a match decides.
 
 Their order: own events, ancestor revisit per (trigger, subject), depth. The root budget is the fourth and the rate the
-fifth: they are rows of the routing transaction (``functory.engine.triggers.admission``).
+fifth: they are rows of the routing transaction (``functory.engine.firings.admission``).
 """
 
 from __future__ import annotations

@@ -23,14 +23,14 @@ from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.events.batch_publisher import PublishesEvents, without_thread
 from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.firings import cancel_on, firings, idempotency, routing_facts, routing_spans
+from functory.engine.firings.admission import Admission, Fire, Suppress
+from functory.engine.firings.cancel_on import Cancel
+from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.service import Service
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics, traces
-from functory.engine.triggers import cancel_on, firings, idempotency, routing_facts, routing_spans
-from functory.engine.triggers.admission import Admission, Fire, Suppress
-from functory.engine.triggers.cancel_on import Cancel
-from functory.engine.triggers.firings import FiringCounts
 from functory.triggers.routing import buffering
 from functory.triggers.routing.decision import Decision, TriggerEvaluator, decide_match
 from functory.triggers.routing.firing_metrics import count_firings

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import structlog
 
 from functory.engine.database.connection import Tx
-from functory.engine.triggers import store as trigger_store
+from functory.engine.firings import trigger_store
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.index import Index

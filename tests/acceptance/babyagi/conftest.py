@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import functory as api
-from functory.client import Functory
+from functory.client.functory import Functory
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.schema import attempt, event, execution, schedule_tick, source

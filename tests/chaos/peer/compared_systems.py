@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from celery import Celery
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 

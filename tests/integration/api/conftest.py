@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import passwords
 from tests.support.http_sender import serving
 from tests.support.world import embedded, migrated_template

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from functory.api import create_app
 from functory.api.access.security_headers import HEADERS
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import credentials, logins
 from functory.engine.database import schema
 from functory.engine.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.retry_or_dead import AttemptResult

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functory import step
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import short_ids
 from tests.support.api_client import ApiClient
 from tests.support.runs import RunsWorld

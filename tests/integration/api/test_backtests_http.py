@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.roles import backtest_runner
 from functory.roles.backtest_runner import BacktestRunner
 from tests.support.api_client import ApiClient

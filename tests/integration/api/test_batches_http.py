@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.batches import BatchRunner
 from tests.support.api_client import ApiClient
 from tests.support.waiting import wait_for

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.api import bounded_reads
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import audit_pages, read_limit
 from functory.remote import retries
 from tests.support.api_client import ApiClient

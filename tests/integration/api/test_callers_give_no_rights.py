@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from functory.api.access.rights import Role
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.attempts import Attempts
 from tests.support.api_client import ApiClient
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.api_client import ApiClient
 
 pytest_plugins = ["tests.support.world"]

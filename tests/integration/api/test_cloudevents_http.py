@@ -15,7 +15,7 @@ from cloudevents.core.v1.event import CloudEvent
 from fastapi import Request
 
 from functory.api import cloudevents
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.support.http_sender import LIMIT, count, serving
 from tests.support.patience import patient

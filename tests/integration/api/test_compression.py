@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from functory.api.compression import Compression, accepts_gzip
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.support.event_stream import streaming
 from tests.support.patience import patient

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.labels import Labels
 from functory.engine.database import schema, short_ids
 from tests.support.api_client import ApiClient

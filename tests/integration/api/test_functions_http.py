@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.api_client import ApiClient
 from tests.support.waiting import wait_for
 from tests.support.world import embedded, names

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from functory.api import create_app, problem_details
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations, prune_watermarks
 from functory.engine.database.clock import new_id
 from functory.engine.database.short_ids import short

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from functory.api import request_body
 from functory.api.api_request import LEAST_LIMIT, OPEN_LIMIT
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.clock import SystemClock
 from functory.engine.settings import Settings
 from tests.support.api_client import ApiClient

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.http_sender import LIMIT, count, head, headers, proof, raw, serving
 from tests.support.patience import patient
 

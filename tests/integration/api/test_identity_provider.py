@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
 from tests.support.identity_provider import CLIENT, SECRET, Provider, authorize, provider

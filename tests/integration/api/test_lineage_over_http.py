@@ -14,7 +14,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access.secrets import Secrets
 from functory.engine.events.lineage_tokens import HEADER, TRACESTATE, VALID_FOR, LineageTokens
 from functory.engine.settings import Settings

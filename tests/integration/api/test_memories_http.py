@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.agents.memory_fields import Origin
 from functory.engine.database import short_ids
 from tests.support.api_client import ApiClient

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.api_client import ApiClient
 from tests.support.model_calls import add_model, answered, ask, gateway_of
 from tests.support.model_server import ModelServer, answer, error, model_server, stream

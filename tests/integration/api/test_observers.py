@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from functory.roles import process
 

@@ -19,7 +19,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.world import embedded
 
 pytest_plugins = ["tests.support.world"]

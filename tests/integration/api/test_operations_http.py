@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import audit
 from tests.support.api_client import ApiClient
 from tests.support.world import embedded, names

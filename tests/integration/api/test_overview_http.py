@@ -9,7 +9,7 @@ import pytest
 
 from functory import step
 from functory.api import overview
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.clock import ManualClock, SystemClock
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import short_ids
 from functory.engine.releases.checks import Checks
 from tests.support.api_client import ApiClient

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics, server_metrics, traces
 

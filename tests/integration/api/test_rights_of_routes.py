@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from functory.api import create_app
 from functory.api.access.rights import OF_ROLE, RIGHTS, ROLES, Caller, Role
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.support.api_client import ApiClient
 from tests.support.api_routes import ApiRoute, api_routes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.agents.directives import KEY
 from functory.engine.executions.runs import rows
 from tests.support.api_client import ApiClient

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema, short_ids
 from tests.support.api_client import ApiClient
 from tests.support.api_routes import ApiRoute, api_routes

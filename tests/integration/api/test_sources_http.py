@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from tests.support.api_client import ApiClient
 from tests.support.world import names

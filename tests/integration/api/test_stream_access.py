@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from functory.api.redaction import REDACTED
 from functory.api.stream import feed as stream_feed
 from functory.api.stream import subscriber
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.executions.claims import Claim
 from functory.engine.settings import Settings

@@ -20,7 +20,7 @@ from functory.api.redaction import REDACTED
 from functory.api.resources import stream as resource
 from functory.api.stream import feed as stream_feed
 from functory.api.stream import reader, subscriber
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.clock import lowest_id
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store

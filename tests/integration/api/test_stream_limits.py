@@ -13,7 +13,7 @@ from functory.api.access.rights import OF_ROLE, Caller
 from functory.api.stream import feed as stream_feed
 from functory.api.stream.feed import Feed, StreamRefused
 from functory.api.stream.topics import parse
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.support.event_stream import stream, streaming
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.explanations import trigger_flow
 from tests.support.api_client import ApiClient
 from tests.support.waiting import wait_for
@@ -90,14 +90,15 @@ def test_firings_come_newest_first_with_their_execution_and_filter_by_reason(
 def test_a_filter_of_firings_goes_on_where_a_page_ended(
     api: ApiClient, engine: Functory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from functory.engine.triggers import listing
+
+    from functory.engine.firings import trigger_listing
 
     saved(api)
     api.post("/triggers/big:pause", {})
     (old,) = orders(engine, 11)
     api.post("/triggers/big:resume")
     orders(engine, 12, 13, 14)
-    monkeypatch.setattr(listing, "LOOKED_AT", 2)
+    monkeypatch.setattr(trigger_listing, "LOOKED_AT", 2)
     found, before, pages = [], {}, 0
     while True:
         page = api.get("/triggers/big/firings", decision="suppressed", **before)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from functory.api import create_app
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Unavailable
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -179,7 +179,7 @@ from pathlib import Path
 from functory.engine.settings import Settings
 from functory.api import create_app
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 
 server = Server(create_app(Functory(Settings(home=Path(sys.argv[1])))), "127.0.0.1", int(sys.argv[2]))
 server.start()

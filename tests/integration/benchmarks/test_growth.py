@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from benchmarks.speed import history
 from benchmarks.speed.observer import Observer
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import clock, schema
 from functory.engine.settings import load_settings
 

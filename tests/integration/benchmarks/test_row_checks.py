@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from benchmarks.speed import row_checks
 from benchmarks.speed.observer import Observer
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.settings import load_settings
 

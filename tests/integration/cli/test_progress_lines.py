@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from functory.cli.main import main
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.maintenance.invariants import CODES
 from functory.engine.settings import Settings
 from functory.terminal import progress

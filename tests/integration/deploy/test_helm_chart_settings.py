@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine import secret_files
 from functory.engine.settings import Settings, load_settings
 from tests.services.port import free_port

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from tests.services.missing_servers import require
 from tests.services.nginx import NAME, Nginx

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine import private_files
 from functory.engine.maintenance.backup.create import backup
 from functory.engine.settings import Settings

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from functory.api import create_app
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import NotFound
 from functory.engine.settings import Settings
 from functory.remote.client import RemoteFunctory

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.cli_shell import Shell
 from tests.support.waiting import wait_for
 

@@ -11,7 +11,7 @@ import pytest
 
 from functory import aio
 from functory.aio import AsyncFunctory
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import ExecutionFailed, Unavailable, WaitTimeout
 from functory.engine.settings import Settings
 from tests.support.patience import patient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.cli_shell import Shell
 
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from functory.api import create_app
 from functory.api.server import Server
 from functory.cli.remote.engine import RemoteEngine
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Conflict, ExecutionFailed, Invalid, NotFound, Refused
 from functory.remote import rows
 from functory.remote.aio import AsyncRemoteFunctory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from functory.cli.remote.engine import RemoteEngine
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.remote.client import RemoteFunctory
 from tests.support.cli_shell import Shell
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.cli_shell import Shell
 from tests.support.model_calls import answered
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.cli_shell import Shell
 from tests.support.patience import patient
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from functory.cli.remote.engine import RemoteEngine
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.remote.client import RemoteFunctory
 from tests.support.cli_shell import Shell
 from tests.support.gate import ended

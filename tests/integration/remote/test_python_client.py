@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import functory
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import (
     Conflict,
     ExecutionFailed,

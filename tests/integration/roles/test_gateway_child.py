@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 PROGRAM = """
 import sys
 from pathlib import Path
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 
 def ask() -> str:

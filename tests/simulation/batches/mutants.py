@@ -26,7 +26,7 @@ MUTANTS: Sequence[BatchMutant] = (
             "an idempotency key is free for all events of its batch",
             [
                 Edit(
-                    "functory.engine.triggers.idempotency",
+                    "functory.engine.firings.idempotency",
                     "IdempotencyKeys.used_by",
                     "if expires_at > self._now",
                     "if expires_at > self._now and (trigger_id, one.key.hash) not in self._used",
@@ -40,7 +40,7 @@ MUTANTS: Sequence[BatchMutant] = (
             "a budget does not count the matches of its batch",
             [
                 Edit(
-                    "functory.engine.triggers.admission",
+                    "functory.engine.firings.admission",
                     "RootBudgets.refusal",
                     "spent >= limit",
                     "spent - self._taken[root] >= limit",

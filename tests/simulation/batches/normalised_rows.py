@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from functory.engine.database import schema
 from functory.engine.database.packed_ids import unpack
-from functory.engine.triggers import failures
+from functory.engine.firings import failures
 from tests.support.world import World
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}")

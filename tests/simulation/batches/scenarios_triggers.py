@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from tests.simulation.batches.scenarios import scenario
 from tests.simulation.batches.stepped_engine import SteppedEngine
 

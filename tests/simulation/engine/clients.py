@@ -13,8 +13,8 @@ from functory.engine.errors import Conflict, NotFound, Refused, Unavailable
 from functory.engine.events import emit_many
 from functory.engine.events.store import Events
 from functory.engine.executions.store import Executions
-from functory.engine.triggers.kill_switch import TRIGGERS, Switches
-from functory.engine.triggers.store import Triggers
+from functory.engine.firings.kill_switch import TRIGGERS, Switches
+from functory.engine.firings.trigger_store import Triggers
 from functory.triggers import definition
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World

@@ -13,8 +13,8 @@ from typing import Any
 
 from functory.engine.database import schema
 from functory.engine.database.clock import ManualClock
+from functory.engine.firings.trigger_store import Triggers
 from functory.engine.functions.registry import Functions
-from functory.engine.triggers.store import Triggers
 from functory.triggers import definition
 from functory.triggers.routing.router import Router
 from tests.simulation.engine.scenario import Deck

@@ -269,7 +269,7 @@ MUTANTS: Sequence[Mutant] = (
         "no budget",
         [
             Edit(
-                "functory.engine.triggers.admission",
+                "functory.engine.firings.admission",
                 "RootBudgets.refusal",
                 "spent >= limit",
                 "False",
@@ -400,7 +400,7 @@ MUTANTS: Sequence[Mutant] = (
                 "write",
                 "(queue_rows.add_sent if sent else queue_rows.add)(tx, rows)",
                 "(queue_rows.add_sent if sent else queue_rows.add)(tx, rows); queue_rows.add(tx, rows * sent)",
-                also=["functory.engine.triggers.launch"],
+                also=["functory.engine.firings.launch"],
             )
         ],
     ),

@@ -14,7 +14,7 @@ from functory.cli.main import main
 # What must not be loaded before a command is run.
 HEAVY = (
     "functory.engine.database.connection",
-    "functory.client",
+    "functory.client.functory",
     "sqlalchemy",
     "celery",
     "kombu",

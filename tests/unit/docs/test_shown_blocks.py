@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from functory.decorated_function import collect_limits
 from functory.engine.functions import declaration
+from functory.engine.functions.decorated_function import collect_limits
 from functory.engine.settings import Settings
 from functory.packs.stackstorm.document import parse_document
 from functory.triggers import definition

@@ -21,7 +21,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 Run = Annotated[str, typer.Argument(help="Id of the run, or @last.", show_default=False)]
 Model = Annotated[str | None, option("Another model than that of the agent.")]

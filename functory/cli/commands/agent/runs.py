@@ -19,7 +19,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Runs of agents.")
 for _name, _verb, _example in reruns.VERBS:

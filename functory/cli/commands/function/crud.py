@@ -16,7 +16,7 @@ from functory.cli.output.dashboard_page import Open, open_page
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 app = command_group("Functions and their immutable versions.")
 

@@ -16,7 +16,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput, Quiet
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.functions.rename import RenameReport
 
 Name = Annotated[str, typer.Argument(help="Name of the function.", show_default=False)]

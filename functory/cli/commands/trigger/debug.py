@@ -13,7 +13,7 @@ from functory.terminal import console
 from functory.terminal.console import AsJson, CommandOutput
 
 if TYPE_CHECKING:
-    from functory.engine.triggers.inspection import TriggerInspection
+    from functory.engine.firings.inspection import TriggerInspection
 
 
 def debug(

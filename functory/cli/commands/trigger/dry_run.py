@@ -12,7 +12,7 @@ from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
 
 
 def read_event(engine: Functory, reference: str) -> str | dict[str, Any]:

@@ -145,7 +145,7 @@ def halt(
     note: Annotated[str, typer.Option(help="Reason, shown by functory status.", show_default=False)] = "",
 ) -> None:
     """Kill switch: stop all triggers. Events stay pending; functions that are started by hand still run."""
-    from functory.engine.triggers.kill_switch import TRIGGERS
+    from functory.engine.firings.kill_switch import TRIGGERS
 
     with session.engine(create=True) as engine:
         engine.switches.throw(TRIGGERS, note=note, author=engine.author)
@@ -156,7 +156,7 @@ def halt(
 
 def unhalt() -> None:
     """Release the kill switch: pending events are routed now."""
-    from functory.engine.triggers.kill_switch import TRIGGERS
+    from functory.engine.firings.kill_switch import TRIGGERS
 
     with session.engine() as engine:
         waiting = engine.lineage.open_work()["pending events"]

@@ -49,7 +49,7 @@ partial(
     unique=True,
 )
 
-# Decides again on stored events, for a trigger or a draft of it (functory.engine.triggers.backtest_jobs).
+# Decides again on stored events, for a trigger or a draft of it (functory.engine.firings.backtest_jobs).
 backtest = Table(
     "backtest",
     metadata,

@@ -17,8 +17,8 @@ from functory.engine.database.schema import (
     trigger_version,
 )
 from functory.engine.events.outbox import unpublished_ids
+from functory.engine.firings import kill_switch
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
-from functory.engine.triggers import kill_switch
 
 # Events before the first pending one that show whether a router is on its way to it.
 PRECEDING_EVENTS = 200

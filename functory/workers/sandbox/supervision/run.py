@@ -33,8 +33,8 @@ from functory.workers.sandbox.protocol.frames import (
 )
 from functory.workers.sandbox.protocol.host import Host
 from functory.workers.sandbox.protocol.job import Job, Log, Outcome, Span
-from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, failure_fields, verdict_of
 from functory.workers.sandbox.supervision.request_handler import Answer, RequestHandler
+from functory.workers.sandbox.supervision.result_frame import TOO_LARGE, failure_fields, verdict_of
 from functory.workers.sandbox.supervision.spans import SpanCollector
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error

@@ -26,7 +26,7 @@ from functory.workers.sandbox.protocol.frames import (
     encode_for_guest,
 )
 from functory.workers.sandbox.protocol.job import Job, Outcome
-from functory.workers.sandbox.supervision.last_frames import TOO_LARGE, failure_fields, verdict_of
+from functory.workers.sandbox.supervision.result_frame import TOO_LARGE, failure_fields, verdict_of
 from functory.workers.sandbox.supervision.supervisor import Supervisor
 from functory.workers.sandbox.supervision.train_ledger import (
     TrainLedger,

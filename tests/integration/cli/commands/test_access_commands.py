@@ -9,7 +9,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import credentials
 from functory.engine.database import schema
 from functory.engine.settings import Settings

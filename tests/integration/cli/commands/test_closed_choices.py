@@ -16,7 +16,7 @@ from functory.cli import application, command_index, session
 from functory.cli.commands.pack import System
 from functory.cli.commands.worker import Pool
 from functory.cli.main import main
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.access import grants, roles
 from functory.engine.agents import call_listing, model_fields
 from functory.engine.database.schema.agents import RUN_ENDED, RUN_OPEN

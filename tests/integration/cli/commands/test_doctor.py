@@ -25,7 +25,7 @@ import pytest
 from functory.cli.checks import machine, stored_data
 from functory.cli.checks.finding import Finding
 from functory.cli.commands import doctor
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.dashboard import serving
 from functory.engine import extras
 from functory.engine.database import clock, migrations, schema

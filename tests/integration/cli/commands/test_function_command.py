@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.dev.server import next_command_hint
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell

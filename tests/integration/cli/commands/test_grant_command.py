@@ -115,7 +115,7 @@ def test_the_home_folder_cannot_be_allowed(cli, tmp_path: Path) -> None:
 def test_a_decorated_function_warns_of_what_it_waits_for(tmp_path: Path) -> None:
     import importlib.util
 
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from functory.engine.settings import Settings
 
     (tmp_path / "mine.py").write_text(SOURCE)

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from functory.cli import application, command_index, session
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.serialization.control_characters import CONTINUATION
 from functory.terminal import console
 from tests.support.model_calls import answered

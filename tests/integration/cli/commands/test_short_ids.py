@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from functory.cli import application, command_index, session
 from functory.cli.main import main
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import short_ids
 from functory.engine.errors import NotFound
 from tests.support.cli_shell import Shell

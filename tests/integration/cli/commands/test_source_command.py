@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.cli.main import main
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.triggers.sources import registry
 from tests.support.source_world import plug_in

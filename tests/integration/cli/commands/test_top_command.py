@@ -13,7 +13,7 @@ from functory.cli.commands import top
 from functory.cli.main import main
 from functory.cli.output import activity
 from functory.cli.session import sharing
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Unavailable
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult

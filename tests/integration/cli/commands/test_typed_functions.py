@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import ExecutionFailed, Invalid
 from tests.support.cli_shell import Shell
 

@@ -13,7 +13,7 @@ from functory.api import create_app
 from functory.api.server import Server
 from functory.cli.commands import doctor
 from functory.cli.main import main
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import load_settings
 from functory.engine.sources.webhooks import Webhooks
 

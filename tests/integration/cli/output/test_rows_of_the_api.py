@@ -14,7 +14,7 @@ import pytest
 
 from functory.cli.main import main
 from functory.cli.session import sharing
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.settings import Settings
 from tests.support.api_client import ApiClient
 from tests.support.dashboard import dashboard_server

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from functory.cli.output import source_health
-from functory.client import Functory
+from functory.client.functory import Functory
 
 pytest_plugins = ["tests.support.world"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from functory.engine.database import audit, schema
 from functory.engine.executions.start_many import start_many
-from functory.engine.triggers.kill_switch import Switches
+from functory.engine.firings.kill_switch import Switches
 
 if TYPE_CHECKING:
     from tests.support.world import World

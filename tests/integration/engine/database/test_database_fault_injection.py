@@ -23,7 +23,7 @@ import pytest
 import sqlalchemy as sa
 import structlog
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, FunctoryError, NotFound, Unavailable
 from functory.engine.maintenance import invariants

@@ -18,7 +18,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.id_lists import one_of
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
-from functory.engine.triggers import listing
+from functory.engine.firings import trigger_listing
 from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import LEASE, World, embedded, lines, on_postgresql
@@ -119,10 +119,10 @@ def test_a_trigger_that_never_fired_is_shown_without_reading_the_firings_of_othe
     before = entries_read()
     # More often than PostgreSQL plans a statement for the values that it is given.
     for _ in range(20):
-        rows = listing.list_triggers(database)
+        rows = trigger_listing.list_triggers(database)
         assert {row["name"] for row in rows if row["last_at"] is None} == {"idle1", "idle2", "idle3"}
         for name in ("idle1", "busy1"):
-            page = listing.list_firings(database, ids[name], limit=5)
+            page = trigger_listing.list_firings(database, ids[name], limit=5)
             assert len(page.rows) == (5 if name == "busy1" else 0)
     # A row for each trigger of the list and for each row of a page, not the 20,000.
     assert entries_read() - before < 20 * 50

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
 from functory.engine.database.schema_check import CHECK_SECONDS, SchemaCheck

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import migrations, schema
 from functory.engine.database.connection import Database
 from functory.engine.database.former_tables import FORMER_TABLES

@@ -12,10 +12,10 @@ from functory.engine.database import schema
 from functory.engine.errors import Unavailable
 from functory.engine.events import batch_publisher, outbox, routing_queue
 from functory.engine.events.batch_publisher import BatchPublisher, OutboxOnly
+from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from functory.engine.maintenance import state_gauges
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
 from functory.engine.settings import load_settings
-from functory.engine.triggers.kill_switch import TRIGGERS, Switches
 from tests.support.patience import patient
 from tests.support.waiting import wait_for
 from tests.support.world import World, on_postgresql

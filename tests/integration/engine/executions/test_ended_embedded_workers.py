@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import worker_registry
 from functory.engine.maintenance import lost_workers
 from tests.support.patience import patient
@@ -27,7 +27,7 @@ HOLDS = lines(
 )
 RUNS = lines(
     "import sys",
-    "from functory.client import Functory",
+    "from functory.client.functory import Functory",
     "from functory.engine.settings import Settings",
     "from pathlib import Path",
     "engine = Functory(Settings(home=Path(sys.argv[1])))",

@@ -11,7 +11,7 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.events import store as event_store
-from functory.engine.triggers.kill_switch import TRIGGERS, Switches
+from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from tests.support.patience import patient
 from tests.support.world import World
 

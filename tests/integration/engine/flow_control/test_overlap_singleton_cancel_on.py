@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, Stale, Unavailable
 from tests.support.flow import TICK, claim, emit, number, numbers, settle, states, trigger, turn, waves

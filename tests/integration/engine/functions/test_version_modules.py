@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings

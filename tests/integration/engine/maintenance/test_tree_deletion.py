@@ -14,10 +14,10 @@ from functory.engine.database.clock import ManualClock
 from functory.engine.errors import NotFound
 from functory.engine.executions.batches import Batches, BatchRequest
 from functory.engine.executions.listing import ExecutionFilter
+from functory.engine.firings.backtest_jobs import BacktestJobs
 from functory.engine.maintenance import audit_deletion, job_deletion, tree_deletion
 from functory.engine.maintenance.pruner import Pruner
 from functory.engine.maintenance.tree_deletion import RetentionLimits
-from functory.engine.triggers.backtest_jobs import BacktestJobs
 from tests.support.aging_world import DAY, MONTH, broken, ids_of, order, parts, prune, publish, roots
 from tests.support.world import World
 

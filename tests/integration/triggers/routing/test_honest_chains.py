@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid
 from functory.engine.events.causation import MAX_LINKS

@@ -20,7 +20,7 @@ import pytest
 
 from functory.api import create_app
 from functory.api.server import Server
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.maintenance.invariants import verify
 from tests.support.patience import patient
 from tests.support.waiting import stays, wait_for

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.waiting import stays, wait_for
 
 pytest_plugins = ["tests.support.world"]

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.triggers import store as trigger_store
+from functory.engine.firings import trigger_store
 from functory.triggers.routing.trigger_set import TriggerSet
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from functory.workers.environments.builder import remove
 from tests.support.wheels import Index
 
 if TYPE_CHECKING:
-    from functory.client import Functory
+    from functory.client.functory import Functory
     from tests.support.world import World
 from tests.support.environment_site import BOTH, NOW, SOURCE, Site, wait_for_the_end_of
 from tests.support.patience import patient

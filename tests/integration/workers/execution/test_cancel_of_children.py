@@ -1,6 +1,6 @@
 """A cancel of a running parent stops its children in their worker, and leaves the abandoned one alone."""
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.waiting import wait_for
 from tests.support.world import lines
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.world import embedded
 
 STEP = """

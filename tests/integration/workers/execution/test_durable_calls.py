@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.schema import budget, execution
 from functory.engine.errors import ExecutionFailed, FunctoryError, NotFound, Refused, Stale
 from functory.engine.executions.claims import Claim

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import ExecutionFailed
 from functory.explanations import executions as explanations
 from tests.support.world import lines

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Unavailable
 from functory.engine.executions.attempt_output import AttemptOutputs
 from tests.support.waiting import wait_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database import schema
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions.log_policies import LogPolicy

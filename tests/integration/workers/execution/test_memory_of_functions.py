@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import ExecutionFailed
 from functory.engine.telemetry.registry import registry
 from tests.support.world import embedded

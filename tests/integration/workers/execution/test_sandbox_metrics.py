@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import FunctoryError
 from functory.engine.telemetry import metrics
 from tests.support.waiting import wait_for

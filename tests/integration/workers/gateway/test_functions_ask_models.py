@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import llm_call
 from functory.engine.errors import ExecutionFailed

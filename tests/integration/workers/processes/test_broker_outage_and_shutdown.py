@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.executions import worker_registry
 from tests.services.port import free_port
 from tests.services.tcp_proxy import Door

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kombu.connection import Connection
 
-from functory.client import Functory
-from functory.client_services import STARTS_BEFORE_SENDING
+from functory.client.functory import Functory
+from functory.client.services import STARTS_BEFORE_SENDING
 from functory.engine.executions.dispatch_window import MIN_WINDOW
 from functory.engine.settings import load_settings
 from functory.workers.app import queue_name

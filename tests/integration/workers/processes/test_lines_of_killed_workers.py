@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.processes import Role, Roles
 from tests.support.waiting import wait_for
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functory.cli.output import trigger_backlog
-from functory.engine.triggers.inspection import Page, TriggerInspection
+from functory.engine.firings.inspection import Page, TriggerInspection
 from functory.explanations import trigger_flow
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.database.connection import Database
 from functory.engine.maintenance.backup import create
 from functory.engine.maintenance.backup.restore import restore

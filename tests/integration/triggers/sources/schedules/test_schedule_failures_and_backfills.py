@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from functory.client.schedules import Schedules
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.engine.telemetry import metrics
 from functory.engine.telemetry.metrics import registry
-from functory.schedules import Schedules
 from functory.triggers.sources.registry import parse_config
 from functory.triggers.sources.schedules import ScheduleConfig
 from functory.triggers.sources.schedules import ticker as tickers

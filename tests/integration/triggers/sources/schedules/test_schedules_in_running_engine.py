@@ -1,6 +1,6 @@
 """Schedules in a running engine: what is due starts by itself, and a failure pauses what asks for it."""
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from tests.support.waiting import wait_for
 
 pytest_plugins = ["tests.support.world"]

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from functory.client import Functory
+from functory.client.functory import Functory
 from functory.engine.errors import Conflict, Invalid, Refused, Unavailable
 from functory.engine.settings import Settings
 from functory.engine.telemetry import sandbox_metrics
@@ -252,7 +252,7 @@ def test_a_client_does_not_read_the_hints_of_a_source_below_the_demanded_tier(tm
         from pathlib import Path
         from functory.engine.errors import Refused
         from functory.engine.settings import Settings
-        from functory.client import Functory
+        from functory.client.functory import Functory
         try:
             with Functory(Settings(home=Path({home!r}), min_tier="B")) as functory:
                 functory.functions.save("def f(x=open({mark!r}, 'w')) -> int:\\n    return 1\\n")

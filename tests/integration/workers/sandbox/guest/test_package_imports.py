@@ -66,7 +66,8 @@ def test_packages_of_one_environment_are_not_there_without_it(packages):
 
 
 @pytest.mark.parametrize(
-    "module", ["engine", "workers", "functory.client", "celery", "sqlalchemy", "structlog", "pydantic", "pip"]
+    "module",
+    ["engine", "workers", "functory.client.functory", "celery", "sqlalchemy", "structlog", "pydantic", "pip"],
 )
 def test_what_the_worker_is_made_of_cannot_be_imported(module):
     with Runner() as runner:
