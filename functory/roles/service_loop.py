@@ -56,10 +56,11 @@ class ServiceLoop(threading.Thread):
         """Return the error of a loop that makes no progress: its round does not end, or its thread has ended."""
         began = self._round_began
         seconds = 0.0 if began is None else time.monotonic() - began
-        if seconds > self.service.stall_seconds:
-            why = f"its round began {seconds:.0f} s ago and has not ended"
-        elif self.ident is not None and not self.is_alive() and not self._stopping.is_set():
+        if self.ident is not None and not self.is_alive() and not self._stopping.is_set():
+            # In the middle of a round, perhaps: that it has not ended is then no reason.
             why = "its thread has ended"
+        elif seconds > self.service.stall_seconds:
+            why = f"its round began {seconds:.0f} s ago and has not ended"
         else:
             return None
         return Stalled(

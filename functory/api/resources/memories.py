@@ -71,7 +71,13 @@ def search(
     return engine.memory.search(q, count, scope=scope, owner=owner)
 
 
-@router.post("", operation_id="memories.add", response_model=AddedMemory, status_code=201)
+@router.post(
+    "",
+    operation_id="memories.add",
+    response_model=AddedMemory,
+    status_code=201,
+    responses={200: {"model": AddedMemory, "description": "The text was stored already."}},
+)
 def add(
     body: NewMemory, request: Request, response: Response, engine: Engine, caller: Author
 ) -> dict[str, Any]:
