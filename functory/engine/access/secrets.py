@@ -1,14 +1,11 @@
 """Secrets: sealed in the database, opened only for an execution that declares them.
 
-Envelope per secret: ``version byte 2 | 4-byte id of the key | 12-byte nonce | AES-256-GCM ciphertext`` (NIST SP
-800-38D), with the name and version as associated data, so that one row cannot be swapped for another. Envelopes of
-version 1 have no id; every key of the ring is tried. The keys: :mod:`functory.engine.access.key_ring`.
+How they are sealed: :mod:`functory.engine.access.sealing`. The keys: :mod:`functory.engine.access.key_ring`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from functory.engine.access.key_ring import ID_BYTES, KeyRing, Ring, RingKey, new_key
+from functory.engine.access import sealing
+from functory.engine.access.key_ring import KeyRing, Ring, RingKey, new_key
 from functory.engine.database import audit, dialects
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import secret
@@ -27,7 +25,6 @@ from functory.engine.names import NAME
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 
-_FORMAT, _FORMAT_WITHOUT_ID = b"\x02", b"\x01"
 MAX_BYTES = 65_536
 # Secrets that one transaction seals anew, so that it stays short.
 BATCH = 100
@@ -67,7 +64,7 @@ class Secrets:
             row = tx.first(statement.with_for_update()) or first
             version = row["version"] + 1
             # Read after the lock: a key that is retired meanwhile must not seal.
-            sealed = _seal(self.ring.load()[0], name, version, value)
+            sealed = sealing.seal(self.ring.load()[0], name, version, value)
             tx.execute(
                 sa.update(secret)
                 .where(secret.c.name == name)
@@ -159,14 +156,14 @@ class Secrets:
                 rows = tx.rows(statement.with_for_update())
                 first = self.ring.load()[0]
                 for row in rows:
-                    if _key_id(bytes(row["sealed"])) == first.id:
+                    if sealing.key_id(bytes(row["sealed"])) == first.id:
                         continue
                     try:
                         value = self._unseal(row["name"], row).get_secret_value()
                     except Invalid as error:
                         failure = error
                         continue
-                    sealed = _seal(first, row["name"], row["version"], value)
+                    sealed = sealing.seal(first, row["name"], row["version"], value)
                     tx.execute(sa.update(secret).where(secret.c.name == row["name"]).values(sealed=sealed))
                     done += 1
             if len(rows) < BATCH:
@@ -180,7 +177,7 @@ class Secrets:
         """Return the number of secrets that each key sealed, by its id in hexadecimal; empty for the older format."""
         with self._database.read() as tx:
             sealed = tx.rows(sa.select(secret.c.sealed))
-        return dict(Counter(_key_id(bytes(row["sealed"])).hex() for row in sealed))
+        return dict(Counter(sealing.key_id(bytes(row["sealed"])).hex() for row in sealed))
 
     def retire_keys(self, *, force: bool = False) -> int:
         """Drop every key but the first from the file. Returns the number of dropped keys.
@@ -193,7 +190,9 @@ class Secrets:
             dialects.lock_table(tx, secret)
             first, *former = self.ring.load()
             others = [
-                row["name"] for row in tx.rows(sa.select(secret)) if _key_id(bytes(row["sealed"])) != first.id
+                row["name"]
+                for row in tx.rows(sa.select(secret))
+                if sealing.key_id(bytes(row["sealed"])) != first.id
             ]
             if others:
                 raise Conflict(
@@ -250,24 +249,15 @@ class Secrets:
                     raise
 
     def _unseal(self, name: str, row: Mapping[str, Any] | None) -> SecretStr:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         if row is None:
             raise NotFound(
                 f"secret {name!r} is not set",
                 "a function or a source needs it",
                 f"functory secret set {name}",
             )
-        sealed, aad = bytes(row["sealed"]), _aad(name, row["version"])
-        start = len(_FORMAT) + (0 if sealed.startswith(_FORMAT_WITHOUT_ID) else ID_BYTES)
-        nonce, content = sealed[start : start + 12], sealed[start + 12 :]
-        for one in self.ring.load():
-            if _key_id(sealed) in (b"", one.id):
-                try:
-                    return SecretStr(AESGCM(one.key).decrypt(nonce, content, aad).decode())
-                except InvalidTag:
-                    continue
+        value = sealing.unseal(self.ring.load(), name, row["version"], bytes(row["sealed"]))
+        if value is not None:
+            return SecretStr(value)
         raise Invalid(
             f"secret {name} cannot be opened",
             "it was sealed with another key",
@@ -278,19 +268,3 @@ class Secrets:
 def _hash(sealed: bytes) -> str:
     """Return the hash of a sealed value: one of the value itself could be guessed."""
     return hashlib.sha256(bytes(sealed)).hexdigest()
-
-
-def _seal(one: RingKey, name: str, version: int, value: str) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    nonce = os.urandom(12)
-    return _FORMAT + one.id + nonce + AESGCM(one.key).encrypt(nonce, value.encode(), _aad(name, version))
-
-
-def _key_id(sealed: bytes) -> bytes:
-    """Return the id of the key that sealed; empty for the older format."""
-    return sealed[1 : 1 + ID_BYTES] if sealed.startswith(_FORMAT) else b""
-
-
-def _aad(name: str, version: int) -> bytes:
-    return f"functory:{name}:{version}".encode()

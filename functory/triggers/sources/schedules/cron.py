@@ -1,8 +1,8 @@
 """Cron expressions: aliases, error messages, and the times at which they are due in a time zone.
 
 Five fields (minute, hour, day of month, month, day of week) have Debian's semantics: a job at fixed times of
-the day runs once a day, right after a gap of daylight saving and in the first of two equal hours; one with a star
-in its minutes or hours follows real time. Six fields (seconds first) always follow real time.
+the day runs once a day; one with a star in its minutes or hours follows real time. Six fields (seconds first) always
+follow real time. What that means while clocks are put forward or back: :mod:`.daylight_saving`.
 
 The fields are read by cronsim. Its own search for times is not used: it loses or doubles times near the gaps of some
 zones (a gap at midnight, a gap of half an hour).
@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsim import CronSim, CronSimError
 from cronsim.cronsim import RANGES, Field
+
+from functory.triggers.sources.schedules import daylight_saving
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -35,8 +37,6 @@ _ENDS = {"month": ("JAN", "DEC"), "day of week": ("SUN", "SAT")}
 _UNITS = {"second": "s", "minute": "m", "hour": "h", "day of month": "d", "day of week": "d"}
 # Where a search for the first time begins when an expression is checked: any time would do.
 _SOMETIME = datetime(2026, 1, 1, tzinfo=UTC)
-_NONE = timedelta()
-_MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _RANGE_OF_ONE = re.compile(r"(?<![^,\s])(\w+)-\1/0*[1-9]\d*(?![^,\s])")
 _BAD = re.compile(r"Bad ([a-z-]+)")
@@ -96,9 +96,11 @@ def times(text: str, after: datetime, zone: tzinfo) -> Iterator[datetime]:
     fields = _read(text)
     minutes = sorted(fields.minutes)
     seconds = [timedelta(seconds=second) for second in sorted(fields.seconds)]
-    instants = _once_a_day if _is_at_fixed_times(fields.parts, text) else _in_real_time
+    instants = (
+        daylight_saving.once_a_day if _is_at_fixed_times(fields.parts, text) else daylight_saving.in_real_time
+    )
     last = after
-    for minute in instants(_hours(fields, _start(after, zone)), minutes, zone):
+    for minute in instants(_hours(fields, daylight_saving.first_wall_time(after, zone)), minutes, zone):
         for second in seconds:
             at = minute + second
             if at > last:
@@ -116,14 +118,6 @@ def _is_at_fixed_times(parts: list[str], text: str) -> bool:
     return len(text.split()) == 5 and not parts[1].startswith("*") and not parts[2].startswith("*")
 
 
-def _start(after: datetime, zone: tzinfo) -> datetime:
-    """The earliest time that a clock on the wall shows after ``after``: clocks may be set back within the next day."""
-    local = after.astimezone(zone)
-    following = (after + _DAY).astimezone(zone)
-    back = (local.utcoffset() or _NONE) - (following.utcoffset() or _NONE)
-    return local.replace(tzinfo=None) - max(back, _NONE)
-
-
 def _hours(fields: CronSim, start: datetime) -> Iterator[datetime]:
     """The hours of the wall clock in which the expression has times, from the hour of ``start`` on."""
     hours = sorted(fields.hours)
@@ -138,40 +132,6 @@ def _hours(fields: CronSim, start: datetime) -> Iterator[datetime]:
             found = day.year
             yield from (at for hour in hours if (at := day.replace(hour=hour)) >= first)
         day += _DAY
-
-
-def _once_a_day(hours: Iterator[datetime], minutes: list[int], zone: tzinfo) -> Iterator[datetime]:
-    """The minutes in UTC: the first of two that the clock shows alike; for one in a gap, the end of the gap."""
-    for hour in hours:
-        for minute in minutes:
-            wall = hour.replace(minute=minute)
-            while not (shown := _shown(wall, zone)):
-                wall += _MINUTE
-            yield shown[0]
-
-
-def _in_real_time(hours: Iterator[datetime], minutes: list[int], zone: tzinfo) -> Iterator[datetime]:
-    """All minutes in UTC at which the clock shows one of the times."""
-    # The clock shows some minutes twice. The second time comes after later minutes that it showed before.
-    again: list[datetime] = []
-    for hour in hours:
-        for minute in minutes:
-            shown = _shown(hour.replace(minute=minute), zone)
-            while again and shown and again[0] < shown[0]:
-                yield again.pop(0)
-            yield from shown[:1]
-            again += shown[1:]
-    yield from again
-
-
-def _shown(wall: datetime, zone: tzinfo) -> list[datetime]:
-    """When in UTC the zone's clock shows ``wall``: once, twice, or never."""
-    found: list[datetime] = []
-    for fold in (0, 1):
-        at = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
-        if at not in found and at.astimezone(zone).replace(tzinfo=None) == wall:
-            found.append(at)
-    return found
 
 
 def _alias(given: str) -> str:
