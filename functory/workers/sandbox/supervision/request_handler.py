@@ -20,6 +20,7 @@ import structlog
 
 from functory.engine import threads
 from functory.engine.errors import ExecutionFailed, FunctoryError, Refused
+from functory.workers.sandbox.guest.errors import ERRORS
 from functory.workers.sandbox.protocol.frames import (
     MAX_IN_FLIGHT,
     Call,
@@ -58,6 +59,14 @@ class Answer:
         self.last = last
         self.cpu_seconds = cpu_seconds
         self.read = threading.Event()
+
+
+_KNOWN = frozenset(kind.__name__ for kind in ERRORS)
+
+
+def kind_for_guest(error: type[FunctoryError]) -> str:
+    """Return the name by which a function can catch an error: of its class, or of the nearest base that it knows."""
+    return next(base.__name__ for base in error.__mro__ if base.__name__ in _KNOWN)
 
 
 class RequestHandler:
@@ -172,7 +181,7 @@ class RequestHandler:
 
     @staticmethod
     def _refusal(request_id: int, error: FunctoryError) -> bytes:
-        info = ReplyError(kind=type(error).__name__, message=str(error))
+        info = ReplyError(kind=kind_for_guest(type(error)), message=str(error))
         if isinstance(error, ExecutionFailed):
             info = ReplyError(
                 kind="ExecutionFailed",
