@@ -1,4 +1,4 @@
-"""Roles of the schema before and of this one work side by side under load, and are replaced forward and back.
+"""Roles of an earlier version and of this one work side by side under load, and are replaced forward and back.
 
 No role stops before its successor works. The schema is upgraded while the old roles work on it. After that every event
 has led to exactly one execution, and every invariant holds.
@@ -25,9 +25,10 @@ from tests.support.patience import patient
 from tests.support.processes import Role, Roles
 from tests.support.waiting import wait_for
 
-# The last commit before schema 0009, which its roles must be able to work on.
-BEFORE = "decb2563"
-SCHEMA = "0008"
+# The newest release, whose roles must be able to work on the schema of this code. Before the first one it is the newest
+# commit: the schemas of earlier ones are refused.
+BEFORE = "HEAD"
+SCHEMA = "0100"
 WAIT = 90.0
 # Pieces of work that a role must have done beside another one, before the next step begins.
 BESIDE = 5
@@ -35,7 +36,7 @@ BESIDE = 5
 COMMAND_LINE = "from functory.cli.main import main; import sys; sys.exit(main())"
 
 SETUP = """
-from functory import register_function, register_trigger
+from functory import register, register_function, register_trigger
 
 @register_function(timeout=30)
 def work(name: str):
@@ -49,6 +50,7 @@ def parent(name: str):
     return call("work", name, durable=True)
 
 register_trigger("on-tick", on={"type": ["tick"]}, function="work", input={"name": "{{ event.data.name }}"})
+register()
 """
 
 # Sends until the file `stop` is there. An execution of `parent` and its child may run on workers of both versions. The

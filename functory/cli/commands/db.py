@@ -62,7 +62,8 @@ def status(json: AsJson = False) -> int:
     else:
         out.record(facts | {"schema": found or "none"})
         if found is None or found < migrations.HEAD:
-            out.styled(("try: functory db upgrade", ""))
+            snapshot = found is not None and migrations.is_of_snapshot(found)
+            out.styled((f"try: {migrations.NEW_DATABASE if snapshot else 'functory db upgrade'}", ""))
         for size in sizes:
             bytes_text = "" if size["bytes"] is None else f", {_bytes(size['bytes'])}"
             out.styled((f"{size['table']:<10}", "bold"), (f"{size['rows']:>12,} rows{bytes_text}", ""))

@@ -25,14 +25,22 @@ from functory.engine.errors import Conflict, NotFound, Unavailable
 log = structlog.get_logger("functory.migrate")
 
 # The newest revision; compared before Alembic is imported, because the import costs more than the check.
-HEAD = "0013"
+HEAD = "0100"
+
+# The first revision. Development snapshots before the first release had others, which are not kept.
+FIRST = "0100"
 
 # The oldest schema whose code works on this one as well. A revision raises it when it removes or renames something, or
-# when it needs something that older code does not write. Code before 0008 activates versions without a row of table
-# activation: all roles are stopped for it.
-OLDEST_COMPATIBLE = "0008"
+# when it needs something that older code does not write.
+OLDEST_COMPATIBLE = "0100"
 # Counter that stores it for code that does not know this schema; the name ends with the schema.
 _OLDEST_COMPATIBLE_KEY = "oldest code for schema "
+
+# What to do with a database of such a snapshot.
+NEW_DATABASE = (
+    "make a new database, and save functions and triggers again; the snapshot's own code shows those of this one "
+    "(functory function show NAME --source, functory trigger show NAME)"
+)
 
 # Tries of a revision that PostgreSQL ends because of a deadlock with a role, and the pause (seconds) between them.
 DEADLOCK_TRIES = 20
@@ -69,18 +77,43 @@ def check_exists(database: Database) -> None:
             f"{database.file} does not exist, and only a command that saves something new creates it",
             "functory function add FILE",
         )
-    if current(database) is None:
+    found = current(database)
+    if found is None:
         raise Conflict(
             f"the database {database.name} has no schema",
             "only a command that saves something new creates it",
             "functory db upgrade",
         )
+    refuse_snapshot(database, found)
+
+
+def is_of_snapshot(schema: str) -> bool:
+    """True for a schema that a development snapshot before the first release has made."""
+    return schema < FIRST
+
+
+def snapshot_conflict(subject: str, schema: str, advice: str) -> Conflict:
+    """Return the error about a database or a backup whose schema is of a snapshot."""
+    return Conflict(
+        f"{subject} has schema {schema}",
+        f"it is of a development snapshot before the first release; the schemas before {FIRST} are not upgraded",
+        advice,
+    )
+
+
+def refuse_snapshot(database: Database, found: str | None) -> None:
+    """Refuse a database of a development snapshot, by the schema ``found`` in it. Raises :class:`Conflict`."""
+    if found is not None and is_of_snapshot(found):
+        raise snapshot_conflict(f"the database {database.name}", found, NEW_DATABASE)
 
 
 def upgrade(database: Database, revision: str = "head") -> str:
-    """Migrate up to ``revision``. Returns the revision reached. Safe to run from many processes at once."""
+    """Migrate up to ``revision``. Returns the revision reached. Safe to run from many processes at once. Raises
+    :class:`Conflict` for a database that this code cannot upgrade.
+    """
+    found = current(database)
+    refuse_snapshot(database, found)
     if revision == "head":
-        found = current(database)
         if found == HEAD and _oldest_compatible(database, HEAD) is not None:
             return HEAD
         if found is not None and found > HEAD:
@@ -101,6 +134,7 @@ def upgrade(database: Database, revision: str = "head") -> str:
 
 def downgrade(database: Database, revision: str) -> str:
     """Migrate down to ``revision`` (``base`` for nothing)."""
+    refuse_snapshot(database, current(database))
     _run(database, "downgrade", revision)
     return current(database) or ""
 
@@ -110,6 +144,7 @@ def check(database: Database) -> None:
     found = current(database)
     if found == HEAD:
         return
+    refuse_snapshot(database, found)
     if found is None or found < HEAD:
         raise Conflict(
             f"the database {database.name} has schema {found or 'none'}",

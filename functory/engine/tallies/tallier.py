@@ -25,8 +25,8 @@ from functory.engine.database.schema import Id, counter, event, execution, firin
 from functory.engine.database.transaction import Tx
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.engine.tallies import missed_bad_ends, rows
-from functory.engine.tallies.count import EVENT, FAILURES, Counts, Key, count, merged
+from functory.engine.tallies import rows
+from functory.engine.tallies.count import EVENT, Counts, Key, count, merged
 from functory.engine.tallies.rows import HOUR, MINUTE
 from functory.engine.telemetry import metrics
 
@@ -110,16 +110,7 @@ class Tallier(Service):
             # First, because it locks the cursor. Another process may have counted the part.
             if _advance(tx, cursor, end):
                 rows.add(tx, rows.begin_of(to_time(start), MINUTE), counts)
-                if any(key.kind == "total" and key.outcome in FAILURES for key in counts):
-                    self._record_missed(tx, start, end)
         return settled - end >= POLL_SECONDS * 1000
-
-    @staticmethod
-    def _record_missed(tx: Tx, start: int, end: int) -> None:
-        interval = {"first": lowest_id(to_time(start)), "last": lowest_id(to_time(end))}
-        if number := missed_bad_ends.record(tx, interval):
-            # A defect, if all roles are of this release.
-            log.warning("bad ends recorded that a role of an earlier release has left out", number=number)
 
     def clean_if_due(self) -> None:
         """Delete old minutes and hours, some thousand rows at a time. Raises :class:`Unavailable`."""

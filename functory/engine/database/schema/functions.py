@@ -87,7 +87,7 @@ version_module = Table(
 )
 
 # Which version was active, from when to when. One row for each change, which is never pruned; the open one is current.
-ACTIVATION_REASONS = ("save", "activate", "promote", "rollback", "force", "restore")
+ACTIVATION_REASONS = ("save", "activate", "promote", "rollback", "force")
 activation = Table(
     "activation",
     metadata,

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from functory.engine import private_files, sqlite_urls
 from functory.engine.database import migrations, partitions, sqlite_files
 from functory.engine.database.connection import Database, Tx
-from functory.engine.database.former_tables import FORMER_TABLES
 from functory.engine.database.schema import metadata
 from functory.engine.errors import Conflict, Invalid, Unavailable
 from functory.engine.maintenance.backup import archive, pg_dump
@@ -48,6 +47,7 @@ def backup(
         raise Conflict(
             f"the database {database.name} is empty", "there is nothing to back up", "functory db upgrade"
         )
+    migrations.refuse_snapshot(database, found)
     if found > migrations.HEAD:
         raise Conflict(
             f"the database {database.name} has schema {found}",
@@ -62,9 +62,7 @@ def backup(
 def table_names(tx: Tx) -> list[str]:
     """Return the names of our tables in this database, with partitions and the schema's version table."""
     there = set(sa.inspect(tx.connection).get_table_names())
-    # A backup is made before an upgrade, too.
-    former = () if "match_buffer" in there else FORMER_TABLES
-    known = [*(table.name for table in metadata.sorted_tables), *former, "alembic_version"]
+    known = [*(table.name for table in metadata.sorted_tables), "alembic_version"]
     return [
         *(name for name in known if name in there),
         *(part.name for part in partitions.list_partitions(tx)),

@@ -100,12 +100,17 @@ def restore(
             f"{database.name} is {database.dialect}",
             "restore it into a database of the same kind",
         )
+    if migrations.is_of_snapshot(manifest.schema):
+        raise migrations.snapshot_conflict(
+            str(path), manifest.schema, "restore it with the snapshot's own code"
+        )
     if manifest.schema > migrations.HEAD:
         raise Conflict(
             f"{path} has schema {manifest.schema}",
             f"this version knows up to {migrations.HEAD}",
             f"restore it with Functory {manifest.functory} or newer",
         )
+    migrations.refuse_snapshot(database, migrations.current(database))
     if not replace and not is_empty(database):
         raise Conflict(
             f"the database {database.name} is not empty", "a restore would replace what is in it", "--replace"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,16 @@ def test_commands_about_the_schema_create_nothing_either(shell: Shell, command: 
     done = shell.run(*command.split(), status=5)
     assert "functory db upgrade" in done.stdout + done.stderr
     assert [file.name for file in shell.folder.iterdir()] == ["greet.py"]
+
+
+def test_commands_about_a_snapshot_s_schema_name_the_way_out(shell: Shell) -> None:
+    shell.run("db", "upgrade")
+    with closing(sqlite3.connect(shell.folder / ".functory" / "functory.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = '0013'")
+        database.commit()
+    commands = ("db status", "db upgrade", "db prune --older 30d", "function list", "run greet")
+    said = [shell.run(*command.split(), status=5) for command in commands]
+    assert all("make a new database" in one.stdout + one.stderr for one in said)
 
 
 def test_config_and_doctor_create_nothing(shell: Shell) -> None:

@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from functory.client.functory import Functory
 from functory.engine.database import migrations, partitions, schema
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict
 from functory.engine.functions.registry import Functions
+from functory.engine.settings import Settings
 from tests.support.patience import patient
 
 pytest_plugins = ["tests.support.world"]
@@ -170,15 +172,49 @@ def test_and_refused_when_it_says_that_it_cannot_or_says_nothing(empty_url, sinc
     database.close()
 
 
-def test_an_older_schema_is_never_worked_with(empty_url):
+def test_an_older_schema_is_never_worked_with(empty_url, monkeypatch):
     database = Database(empty_url)
     migrations.upgrade(database)
-    migrations.downgrade(database, "0006")
-    with pytest.raises(Conflict, match=f"(?s)has schema 0006.*needs {migrations.HEAD}.*functory db upgrade"):
+    monkeypatch.setattr(migrations, "HEAD", "9998")
+    found = f"has schema {migrations.FIRST}.*needs 9998.*functory db upgrade"
+    with pytest.raises(Conflict, match=f"(?s){found}"):
         migrations.check(database)
-    assert migrations.upgrade(database) == migrations.HEAD
-    migrations.check(database)
     database.close()
+
+
+@pytest.mark.parametrize(
+    "open_it",
+    [
+        migrations.check,
+        migrations.check_exists,
+        migrations.upgrade,
+        lambda database: migrations.upgrade(database, migrations.HEAD),
+        lambda database: migrations.downgrade(database, "base"),
+    ],
+)
+def test_a_database_of_a_snapshot_before_the_first_release_is_refused(empty_url, open_it):
+    database = Database(empty_url)
+    migrations.upgrade(database)
+    with database.write() as tx:
+        tx.execute(sa.text("UPDATE alembic_version SET version_num = '0013'"))
+    with pytest.raises(Conflict, match=r"(?s)has schema 0013.*development snapshot.*a new database"):
+        open_it(database)
+    assert not migrations.is_compatible(database)
+    assert migrations.current(database) == "0013"
+    assert tables_of(database) == set(schema.metadata.tables)
+    database.close()
+
+
+def test_a_client_of_a_snapshot_s_database_gets_the_clear_error(empty_url, tmp_path):
+    database = Database(empty_url)
+    migrations.upgrade(database)
+    with database.write() as tx:
+        tx.execute(sa.text("UPDATE alembic_version SET version_num = '0013'"))
+    database.close()
+    for broker in ({}, {"broker_url": "redis://127.0.0.1:1/0"}):
+        settings = Settings(home=tmp_path, database_url=empty_url, **broker)
+        with pytest.raises(Conflict, match="development snapshot"), Functory(settings) as client:
+            client.start()
 
 
 def test_the_oldest_compatible_code_is_stored_again_when_it_got_lost(empty_url):

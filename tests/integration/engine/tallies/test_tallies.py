@@ -2,12 +2,10 @@
 
 import pytest
 import sqlalchemy as sa
-from structlog.testing import capture_logs
 
 from functory.engine.database import prune_watermarks, schema
 from functory.engine.database.clock import time_of_id
 from functory.engine.events.receipts import IncomingEvent
-from functory.engine.maintenance.invariants import verify
 from functory.engine.sources.webhooks import Webhooks
 from functory.engine.tallies import rows
 from functory.engine.tallies import tallier as tallier_module
@@ -403,28 +401,3 @@ def test_the_numbers_of_triggers_read_no_firing_that_was_counted(counted, tallie
         ]
     looked_at = [line for line in plans if "firing" in line or "execution" in line]
     assert looked_at and all(line.startswith("SEARCH") for line in looked_at)
-
-
-def test_a_bad_end_that_an_earlier_release_did_not_record_is_recorded(counted, tallier):
-    run(counted, 2, "failed")
-    run(counted, 1)
-    recorded = {row["execution_id"] for row in counted.rows(schema.bad_end)}
-    with counted.database.write() as tx:
-        # What a role of schema 0008 leaves behind.
-        tx.execute(sa.delete(schema.bad_end))
-
-    def counted_as_missing():
-        return [one.count for one in verify(counted.database, counted.settings, only=["I19"])]
-
-    assert counted_as_missing() == [0]
-    counted.advance(SETTLED + 60)
-    with capture_logs() as logged:
-        drain(tallier)
-    assert {row["execution_id"] for row in counted.rows(schema.bad_end)} == recorded
-    assert [entry["number"] for entry in logged if "earlier release" in entry["event"]] == [2]
-    assert counted_as_missing() == [0]
-    # One that stays away is still found.
-    with counted.database.write() as tx:
-        tx.execute(sa.delete(schema.bad_end))
-    counted.advance(3600)
-    assert counted_as_missing() == [2]

@@ -187,7 +187,7 @@ def test_two_backups_do_not_write_the_same_file(world: World, tmp_path: Path):
         with pytest.raises(Conflict, match="another backup"):
             save(world, tmp_path / "b")
         writer.sink.write(b"x")
-        writer.finish(archive.Manifest("sqlite", "0001", "0.1.0", "", {}, "x"))
+        writer.finish(archive.Manifest("sqlite", "0100", "0.1.0", "", {}, "x"))
     assert archive.read(tmp_path / "b").bytes == 1
 
 
@@ -279,26 +279,35 @@ def test_a_database_in_use_is_not_replaced(world: World, tmp_path: Path, target:
     restore(target, world.settings, tmp_path / "b")
 
 
-def test_a_backup_of_an_older_schema_is_upgraded_and_one_of_a_newer_refused(
-    world: World,
-    tmp_path: Path,
-    target: Database,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_backup_of_a_newer_schema_is_refused(
+    world: World, tmp_path: Path, target: Database, monkeypatch: pytest.MonkeyPatch
 ):
+    save(world, tmp_path / "b")
+    monkeypatch.setattr(migrations, "HEAD", "0099")
+    with pytest.raises(Conflict, match="knows up to 0099"):
+        restore(target, world.settings, tmp_path / "b", replace=True)
+    with pytest.raises(Conflict, match="knows up to 0099"):
+        save(world, tmp_path / "c")
+
+
+def test_a_backup_of_a_snapshot_before_the_first_release_is_refused(
+    world: World, tmp_path: Path, target: Database, monkeypatch: pytest.MonkeyPatch
+):
+    save(world, tmp_path / "whole")
     old = Database(f"sqlite:///{tmp_path / 'old.db'}") if world.dialect == "sqlite" else target
-    migrations.upgrade(old, "0003")
-    made = create.backup(old, tmp_path / "b", version="0.1.0")
-    assert made.schema == "0003"
-    into = target if world.dialect == "sqlite" else old
-    done = restore(into, world.settings, tmp_path / "b", replace=True)
-    assert migrations.current(into) == migrations.HEAD
-    assert not any(one.count for one in done.invariants)
-    if world.dialect == "sqlite":
-        old.close()
-    monkeypatch.setattr(migrations, "HEAD", "0002")
-    with pytest.raises(Conflict, match="knows up to 0002"):
-        restore(into, world.settings, tmp_path / "b", replace=True)
+    migrations.upgrade(old)
+    with old.write() as tx:
+        tx.execute(sa.text("UPDATE alembic_version SET version_num = '0013'"))
+    with monkeypatch.context() as at_that_time:
+        at_that_time.setattr(migrations, "FIRST", "0001")
+        assert create.backup(old, tmp_path / "b", version="0.1.0").schema == "0013"
+    with pytest.raises(Conflict, match=r"(?s)has schema 0013.*development snapshot.*the snapshot's own code"):
+        restore(world.database, world.settings, tmp_path / "b", replace=True)
+    with pytest.raises(Conflict, match=r"(?s)has schema 0013.*development snapshot"):
+        create.backup(old, tmp_path / "c", version="0.1.0")
+    with pytest.raises(Conflict, match=r"(?s)has schema 0013.*development snapshot"):
+        restore(old, world.settings, tmp_path / "whole", replace=True)
+    old.close()
 
 
 def test_a_backup_of_the_other_kind_of_database_is_refused(world: World, tmp_path: Path):
