@@ -69,7 +69,7 @@ def measure(url: str, queued: int, functions: int) -> dict[str, float]:
     attempts = Attempts(database, "bench", lease_seconds=60)
 
     def send() -> None:
-        dispatch.dispatch(database, lambda _: None, redispatch=60, worker_ttl=60, window=dispatcher)
+        dispatch.take_due(database, redispatch=60, worker_ttl=60, window=dispatcher, limit=500)
 
     def back() -> None:
         dispatch.redispatch_now(database)

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from functory.engine.releases.proposals import Proposals
     from functory.engine.tallies.reader import Tallies
     from functory.triggers.trigger_history import TriggerHistory
-    from functory.workers.client_sender import ClientSender
     from functory.workers.environments import Environments
     from functory.workers.sandbox.runner import Runner
+    from functory.workers.sending.client_sender import ClientSender
 
 # From this start on, a process sends its executions itself. A command that starts one has ended before a connection to
 # the broker would be open.
@@ -378,7 +378,7 @@ class ClientServices:
     def _open_sender(self) -> None:
         with self._lock:
             if self._sender is None or self._sender.pid != os.getpid():
-                from functory.workers.client_sender import ClientSender
+                from functory.workers.sending.client_sender import ClientSender
 
                 # A forked child must not close the connection of its parent, so that sender is kept.
                 self._inherited = self._sender

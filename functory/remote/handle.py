@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from functory.engine import backoff
 from functory.engine.errors import WaitTimeout
 from functory.engine.executions.outcomes import TERMINAL, result_or_raise
 from functory.remote import rows
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 # A short execution is seen at once, a long one costs the server a request a second.
 FIRST_LOOK = 0.02
 LONGEST_PAUSE = 1.0
+GROWTH = 1.5
 
 
 class Handle:
@@ -69,8 +72,8 @@ def result_of(owner: RemoteFunctory, row: rows.Execution) -> Any:
 
 def pauses(id_: str, timeout: float | None) -> Iterator[float]:
     """The pauses between two looks, longer and longer. Raises :class:`WaitTimeout` after ``timeout`` seconds."""
-    began, pause = time.monotonic(), FIRST_LOOK
-    while True:
+    began = time.monotonic()
+    for pause in pauses_without_end():
         left = None if timeout is None else began + timeout - time.monotonic()
         yield pause if left is None else max(0.0, min(pause, left))
         if left is not None and left <= 0:
@@ -79,7 +82,11 @@ def pauses(id_: str, timeout: float | None) -> Iterator[float]:
                 f"waited {timeout:g} s; it goes on",
                 f"functory execution wait {id_}",
             )
-        pause = min(pause * 1.5, LONGEST_PAUSE)
+
+
+def pauses_without_end() -> Iterator[float]:
+    """The pauses (seconds) between two looks at something that a server works on, longer and longer."""
+    return (backoff.pause(look, FIRST_LOOK, LONGEST_PAUSE, growth=GROWTH) for look in itertools.count(1))
 
 
 def _text(value: Any) -> str:

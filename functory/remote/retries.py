@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+from functory.engine import backoff
+
 # The first one and three more: half a second of trouble passes unseen, a minute does not.
 ATTEMPTS = 4
-FIRST_PAUSE = 0.1
+# The first pause lasts up to this, and a third of it at least: clients that failed together do not come back together.
+FIRST_PAUSE = 0.15
+SPREAD = 2 / 3
 # A server that asks for a longer pause is busier than a caller wants to wait.
 LONGEST_PAUSE = 5.0
 
@@ -15,10 +19,8 @@ _PASSING = (429, 502, 503)
 
 
 def pause_before(attempt: int, random: float) -> float:
-    """Seconds before this attempt (2 is the first repetition): doubled each time, and spread by ``random`` (0 to 1), so
-    that clients that failed together do not come back together.
-    """
-    return FIRST_PAUSE * 2 ** (attempt - 2) * (0.5 + random)
+    """Seconds before this attempt (2 is the first repetition). ``random`` (0 to 1) spreads them."""
+    return backoff.pause(attempt - 1, FIRST_PAUSE, LONGEST_PAUSE, spread=SPREAD, draw=random)
 
 
 def pause_after(status: int, retry_after: str | None, attempt: int, random: float) -> float | None:

@@ -24,6 +24,7 @@ from prometheus_client import disable_created_metrics
 
 from functory._version import __version__
 from functory.engine import private_files, role_state, thread_switches
+from functory.engine.backoff import HALF, Backoff
 from functory.engine.database import migrations, postgres_server
 from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError, Invalid, Unavailable
@@ -36,7 +37,7 @@ from functory.engine.serialization.json_codec import dumps
 from functory.engine.settings import Settings, load_settings
 from functory.engine.telemetry import exposition, log_config, metrics
 from functory.engine.telemetry.registry import ROLES
-from functory.roles.service_loop import MAX_RETRY_PAUSE, ServiceLoop, stop_loops
+from functory.roles.service_loop import FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE, ServiceLoop, stop_loops
 
 if TYPE_CHECKING:
     from functory.roles.services import Role
@@ -135,7 +136,8 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
 
     False after a shutdown signal. Raises :class:`Conflict` for another schema.
     """
-    pause, logged = 0.1, False
+    # Spread, because all processes wait for the same database.
+    backoff, logged = Backoff(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE, spread=HALF), False
     # A signal ends the wait for a database that is silent.
     shutdown.on_request = database.give_up
     while not shutdown.requested:
@@ -151,8 +153,7 @@ def wait_for_schema(database: Database, shutdown: RoleShutdown, *, upgrade: bool
                 log.warning("database unavailable, retrying", what=error.what, why=error.why, hint=error.try_)
                 role_state.report_waiting(f"waits for the database: {error.why}")
                 logged = True
-            shutdown.wait(pause)
-            pause = min(MAX_RETRY_PAUSE, pause * 2)
+            shutdown.wait(backoff.failed())
         else:
             if logged:
                 log.info("database available")

@@ -14,13 +14,15 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from functory.engine.backoff import HALF, Backoff
 from functory.engine.database.wakeups import Wakeup
 from functory.engine.errors import Stalled, Unavailable
 from functory.engine.service import Service
 
 log = structlog.get_logger("functory.roles.service_loop")
 
-MAX_RETRY_PAUSE = 5.0
+# First and longest pause (seconds) before a service or a role tries the database or the broker again.
+FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE = 0.1, 5.0
 # So long before the end of the grace period (seconds) rounds no longer wait for answers: enough to try a connection.
 GIVE_UP_SECONDS = 8.0
 # A service without a topic that rests for less than this (seconds) goes on with its work then, as the pruner does.
@@ -70,7 +72,9 @@ class ServiceLoop(threading.Thread):
         )
 
     def run(self) -> None:
-        service, pause, failed_at = self.service, 0.0, 0.0
+        service, failed_at = self.service, 0.0
+        # Spread, because the services of all processes meet the same failure.
+        backoff = Backoff(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE, spread=HALF)
         while True:
             # Read before the request to end is looked for: the signal of a later request is then newer.
             seen = self._wakeup.generation(service.topic) if service.topic else 0
@@ -83,7 +87,7 @@ class ServiceLoop(threading.Thread):
                 more = service.run_once()
                 due = None if more else service.next_due()
             except Exception as error:
-                pause = min(MAX_RETRY_PAUSE, pause * 2 or 0.1)
+                pause = backoff.failed()
                 self._log_failure(error, pause)
                 failed_at = failed_at or time.monotonic()
                 self._succeeds, self._round_began = False, None
@@ -92,7 +96,8 @@ class ServiceLoop(threading.Thread):
             self._round_began = None
             if not self._succeeds:
                 log.info("recovered", role=service.name, after_seconds=round(time.monotonic() - failed_at, 1))
-            self._succeeds, pause, failed_at = True, 0.0, 0.0
+            backoff.succeeded()
+            self._succeeds, failed_at = True, 0.0
             if not more:
                 if service.topic is not None or due is None or due >= REST_SECONDS:
                     self._rested = self._begun

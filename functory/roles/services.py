@@ -26,7 +26,6 @@ from functory.engine.database.wakeups import TOPICS
 from functory.engine.errors import Unavailable
 from functory.engine.executions import dispatch, worker_registry
 from functory.engine.executions.batches import BatchRunner
-from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance.canary_watch import CanaryWatch
 from functory.engine.maintenance.canceller import Canceller
 from functory.engine.maintenance.compensator import Compensator
@@ -53,11 +52,11 @@ from functory.triggers.sources.schedules.ticker import Ticker
 from functory.triggers.sources.supervisor import SourceSupervisor
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.app import make_app
-from functory.workers.dispatcher import Dispatcher, StandbyDispatcher
 from functory.workers.execution.executor import Executor, worker_name
 from functory.workers.gateway.gateway import Gateway
 from functory.workers.processes.embedded_worker import EmbeddedWorker
 from functory.workers.sandbox.runner import Runner
+from functory.workers.sending.dispatcher import Dispatcher, StandbyDispatcher
 
 # How long the services of this process have for their last round.
 STOP_SECONDS = 10.0
@@ -117,7 +116,7 @@ def services(database: Database, settings: Settings, *roles: Role) -> list[Servi
     dispatcher = next((one for one in made if isinstance(one, Dispatcher)), None)
     if router is not None and dispatcher is not None:
         # One window, and a connection to the broker for each thread.
-        router.send_with(DirectDispatch(database, dispatcher.window, dispatcher.new_sender()))
+        router.send_with(dispatcher.new_sending())
     return made
 
 

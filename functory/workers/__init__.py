@@ -1,1 +1,1 @@
-"""From execution to result: the Celery app, claim and finish, dispatcher, reaper, the child processes."""
+"""From execution to result: the Celery app, the dispatcher, the sandbox and its processes, the gateway to models."""

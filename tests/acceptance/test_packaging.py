@@ -141,7 +141,8 @@ def test_the_wheel_brings_one_import_package_with_its_types(built: Path):
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"functory"}
     assert "functory/py.typed" in names
-    assert "functory/migrations/script.py.mako" in names
+    migrations = {"script.py.mako", "versions/0100_postgresql.sql", "versions/0100_sqlite.sql"}
+    assert {f"functory/migrations/{name}" for name in migrations} <= set(names)
 
 
 def test_the_wheel_brings_the_built_pages_and_nothing_that_builds_them(built: Path):

@@ -101,7 +101,7 @@ def before_dispatches_commit(hook: Hook) -> None:
 
 def around_publish(hook: Hook, when: str) -> None:
     """Die before or after the messages of the dispatcher or the router are on the broker; their commit is done."""
-    from functory.workers.task_sender import TaskSender
+    from functory.workers.sending.task_sender import TaskSender
 
     send = TaskSender.send
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from functory.engine.errors import Conflict, FunctoryError
 from functory.remote.client import RemoteFunctory
-from functory.remote.handle import FIRST_LOOK, LONGEST_PAUSE
+from functory.remote.handle import pauses_without_end
 
 _OPEN = ("waiting", "running")
 
@@ -38,11 +38,10 @@ def run(
     one that somebody cancelled.
     """
     job = server.backtests.create(trigger=name, draft=draft, since=since.isoformat())
-    pause = FIRST_LOOK
     try:
+        pauses = pauses_without_end()
         while job.state in _OPEN:
-            time.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_PAUSE)
+            time.sleep(next(pauses))
             job = server.backtests.get(job.id)
             if progress is not None:
                 progress(job.done, job.total)

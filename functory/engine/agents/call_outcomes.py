@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from functory.engine.backoff import HALF, pause
+
 # Tries of one model for one call.
 MAX_TRIES = 3
 # Times that a model is asked to repair an answer that is not what was asked for.
@@ -90,7 +92,7 @@ def next_of(
     if outcome.kind == "lost":
         return Next("unknown", asked)
     if outcome.kind == "retry":
-        wait = outcome.retry_after if outcome.retry_after is not None else _pause(call["model_tries"], draw)
+        wait = outcome.retry_after if outcome.retry_after is not None else _wait(call["model_tries"], draw)
         if call["model_tries"] < MAX_TRIES and wait <= MOST_RETRY_AFTER:
             return Next("queued", asked, now + timedelta(seconds=wait), call["repair"])
         if fallbacks:
@@ -104,7 +106,5 @@ def following(model: Mapping[str, Any], asked: str) -> list[str]:
     return order[order.index(asked) + 1 :] if asked in order else []
 
 
-def _pause(tries: int, draw: float) -> float:
-    """Exponential back-off with full jitter, but never nothing."""
-    most = min(MOST_RETRY_SECONDS, RETRY_SECONDS * 2 ** max(0, tries - 1))
-    return most * (0.5 + draw / 2)
+def _wait(tries: int, draw: float) -> float:
+    return pause(tries, RETRY_SECONDS, MOST_RETRY_SECONDS, spread=HALF, draw=draw)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from functory.engine.backoff import pause
+
 # Failures in a row that open the breaker, and how long it stays open (seconds) at first and at most.
 FAILURES_TO_OPEN = 5
 OPEN_SECONDS, MOST_OPEN_SECONDS = 15.0, 600.0
@@ -50,7 +52,7 @@ def failed(health: Health, call_id: str, problem: str, now: datetime) -> Health:
     is_trial = health.trial_call_id == call_id
     if not is_trial and (failures < FAILURES_TO_OPEN or health.open_until is not None):
         return replace(health, failures=failures, problem=problem)
-    seconds = min(MOST_OPEN_SECONDS, OPEN_SECONDS * 2**health.opened)
+    seconds = pause(health.opened + 1, OPEN_SECONDS, MOST_OPEN_SECONDS)
     return replace(
         health,
         failures=failures,

@@ -1,11 +1,12 @@
 """Connections and transactions on PostgreSQL and SQLite.
 
 ``with database.write() as tx`` is one transaction: it commits at the end, or rolls back on an error. Its wake-ups
-(``tx.wake("events")``) reach waiting roles after the commit. The differences of the two dialects stay in this room.
+(``tx.wake("events")``) reach waiting roles after the commit. Most differences of the two dialects stay in this room.
 :mod:`functory.engine.database.dialects` has named functions for what only one of them can do, and
-``tx.writes_concurrently`` is True where rows need locks. Other rooms ask for the dialect only where their whole work
-depends on it: backup and restore, the capture of tables (PostgreSQL only), and one query of the ready queue that needs
-arrays.
+``tx.writes_concurrently`` is True where rows need locks. Other rooms ask for ``tx.dialect`` in two cases. The whole
+work depends on it: backup and restore, and the capture of tables (PostgreSQL only). Or a statement of the hot path is
+written for PostgreSQL a second time, to take fewer round trips: in the routing queue, the ready queue and dispatch, and
+in claims and results.
 
 - SQLite: see :mod:`functory.engine.database.sqlite_connections`.
 - PostgreSQL: READ COMMITTED, ``FOR UPDATE SKIP LOCKED`` where rows are claimed (SQLAlchemy leaves it out for SQLite,

@@ -2,7 +2,7 @@
 
 They are *routed* in the transaction that writes them, with the columns that a router gives to an event without a match.
 The writer publishes them. It decides with what it knows about the triggers, and the transaction asks whether
-that still holds: when the triggers have changed, or routing is halted, the events wait for a router like any other.
+that still holds: when the triggers have changed, or they are halted, the events wait for a router like any other.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import sqlalchemy as sa
 
 from functory.engine.database import counters
 from functory.engine.database.connection import Tx
-from functory.engine.database.schema import counter, event, switch
+from functory.engine.database.schema import counter, event
 from functory.engine.events import routing_queue
 from functory.engine.events.batch_publisher import PublishesEvents
+from functory.engine.events.kill_switch import HALTED, HALTED_SQL
 from functory.engine.telemetry import metrics
 
 
@@ -70,11 +71,11 @@ class EventWriter:
 
 # The facts, as parts of a statement that a claim or a result runs anyway: in SQL, and as columns.
 FACTS_SQL = (
-    f"EXISTS (SELECT 1 FROM {switch.name})",  # noqa: S608
+    HALTED_SQL,
     f"COALESCE((SELECT value FROM {counter.name} WHERE name = '{counters.TRIGGERS}'), 0)",  # noqa: S608
 )
 FACT_COLUMNS = (
-    sa.literal_column(FACTS_SQL[0], sa.Boolean).label("triggers_halted"),
+    HALTED.label("triggers_halted"),
     sa.literal_column(FACTS_SQL[1], sa.Integer).label("trigger_changes"),
 )
 # Built once, because results run it.

@@ -15,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from functory.engine import backoff
 from functory.engine.database.clock import time_of_id
 from functory.engine.database.connection import Tx
 from functory.engine.database.id_lists import one_of
@@ -22,6 +23,8 @@ from functory.engine.database.schema import Id, Instant, Words, event, routing_q
 from functory.engine.events import outbox
 
 MAX_ROUTE_ATTEMPTS = 5
+# First and longest wait (seconds) of an event that could not be routed.
+FIRST_ROUTE_PAUSE, MAX_ROUTE_PAUSE = 2.0, 16.0
 
 _LEAST = "00000000-0000-0000-0000-000000000000"
 _OPEN = routing_queue.c.quarantined.is_(False)
@@ -263,4 +266,4 @@ def end_wait(tx: Tx, address: str) -> None:
 
 
 def _later(now: datetime, attempts: int) -> datetime:
-    return now + timedelta(seconds=2.0**attempts)
+    return now + timedelta(seconds=backoff.pause(attempts, FIRST_ROUTE_PAUSE, MAX_ROUTE_PAUSE))

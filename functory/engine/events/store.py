@@ -112,11 +112,8 @@ def is_inert(row: Mapping[str, Any]) -> bool:
     return row["type"] in _INERT or (row["type"] == "trigger.paused" and "until" in row["data"])
 
 
-def append(tx: Tx, rows: Sequence[dict[str, Any]], facts: object = None) -> None:
-    """Write event rows: pending ones for the router, which also publishes them, and the others for the publisher.
-
-    ``facts`` are not used: the router decides about all events.
-    """
+def append(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
+    """Write event rows: pending ones for the router, which also publishes them, and the others for the publisher."""
     if rows:
         tx.insert(event, rows)
         _queue(tx, rows)

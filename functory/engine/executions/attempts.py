@@ -11,11 +11,10 @@ from collections.abc import Collection
 
 from functory.engine.access import grants
 from functory.engine.database.connection import Database
-from functory.engine.events import store as event_store
 from functory.engine.executions.attempt_output import AttemptOutputs
 from functory.engine.executions.claims import Claims
 from functory.engine.executions.completion import Completions
-from functory.engine.executions.execution_events import AppendEvents
+from functory.engine.executions.execution_events import AppendEvents, append_for_router
 from functory.engine.executions.leases import Leases
 from functory.engine.settings import Settings
 
@@ -32,7 +31,7 @@ class Attempts(Claims, Leases, AttemptOutputs, Completions):
         isolation: str = "none",
         author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
         rng: random.Random | None = None,
-        append_events: AppendEvents = event_store.append,
+        append_events: AppendEvents = append_for_router,
         settings: Settings | None = None,
     ) -> None:
         Claims.__init__(

@@ -22,7 +22,12 @@ from functory.engine.errors import FunctoryError, NotFound, Unavailable
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions import claim_batch, leases, ready_queue, throttled_claims
-from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
+from functory.engine.executions.execution_events import (
+    AppendEvents,
+    append_for_router,
+    event_data,
+    execution_event,
+)
 from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
 from functory.engine.functions.log_policies import ALL, LogPolicy
@@ -84,7 +89,7 @@ class Claims:
         lease_seconds: float,
         isolation: str = "none",
         author_grants: Collection[str] = grants.SERVER_AUTHOR_GRANTS,
-        append_events: AppendEvents = event_store.append,
+        append_events: AppendEvents = append_for_router,
     ) -> None:
         self._database = database
         self._worker_id = worker_id

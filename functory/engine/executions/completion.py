@@ -22,7 +22,6 @@ from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, attempt, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Stale, Unavailable
-from functory.engine.events import store as event_store
 from functory.engine.executions import (
     attempt_output,
     bad_ends,
@@ -34,7 +33,12 @@ from functory.engine.executions import (
 )
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
-from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
+from functory.engine.executions.execution_events import (
+    AppendEvents,
+    append_for_router,
+    event_data,
+    execution_event,
+)
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
 from functory.engine.executions.runs import advance, transitions
 from functory.engine.executions.success_batch import Success
@@ -82,7 +86,7 @@ class Completions:
         self,
         database: Database,
         rng: random.Random | None = None,
-        append_events: AppendEvents = event_store.append,
+        append_events: AppendEvents = append_for_router,
         settings: Settings | None = None,
     ) -> None:
         self._database = database

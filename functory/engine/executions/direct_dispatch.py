@@ -1,4 +1,4 @@
-"""Direct dispatch: the writer of new executions sends them itself, right after its commit.
+"""Direct dispatch: which new executions their writer may send itself, right after its commit.
 
     room = direct.room(tx)
     ...
@@ -7,43 +7,30 @@
     ...
     direct.send_committed()
 
+The engine decides, and sends nothing: ``direct`` comes from above (``functory.workers.sending``).
+
 An execution that goes through the backlog waits for a wake-up and a second transaction, those of the dispatcher
 (:mod:`functory.engine.executions.dispatch`). One that is sent at once needs neither. Nothing may be overtaken by it:
 it is sent at once only while the dispatch window has room for the whole batch and nothing that is due waits in the
 backlog. Otherwise the dispatcher decides, by priorities and fair shares.
 
-The broker is asked outside of the transaction. When it fails, the executions go to the backlog. After a crash between
-the commit and the sending they are in the same state as those of a dispatcher that crashed there: a worker with a free
-slot claims them by polling, and they are sent again when their messages count as lost.
+After a crash between the commit and the sending they are in the same state as those of a dispatcher that crashed there:
+a worker with a free slot claims them by polling, and they are sent again when their messages count as lost.
 """
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-import structlog
 
-from functory.engine.database.connection import Database
 from functory.engine.database.schema import Instant, backlog, in_flight
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Unavailable
-from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.queue_rows import READY, UNCLAIMED
 from functory.engine.functions.limits import DEFAULT_PRIORITY
-from functory.engine.telemetry import metrics
-
-log = structlog.get_logger("functory.direct_dispatch")
-
-# After a failure nothing is sent directly for this time (seconds). It doubles with each further failure, because a
-# silent broker holds up the writer for the whole wait for its answer.
-PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 30.0
 
 _QUESTION = sa.select(
     sa.select(sa.func.count()).select_from(in_flight).where(UNCLAIMED).scalar_subquery().label("unclaimed"),
@@ -63,11 +50,11 @@ class OpensRoom(Protocol):
         ...
 
 
-class SendsTasks(Protocol):
-    """Sends messages to workers. One thread uses it."""
+class SendsCommitted(OpensRoom, Protocol):
+    """Sends new executions when their writer says so. One thread uses it."""
 
-    def send(self, ids: Sequence[str]) -> None:
-        """Send executions. Raises :class:`Unavailable`; then some may have been sent."""
+    def send_committed(self) -> int:
+        """Send what was committed since the last call. Returns the number sent. Call it outside of transactions."""
         ...
 
     def close(self) -> None:
@@ -112,67 +99,6 @@ class Room:
         ids = [row["id"] for row in rows]
         self._tx.at_end(lambda committed: self._on_commit(ids) if committed else None)
         return True
-
-
-class DirectDispatch:
-    """Sends the new executions of one thread. ``monotonic`` is the clock of its pauses, in seconds."""
-
-    def __init__(
-        self,
-        database: Database,
-        window: DispatchWindow,
-        sender: SendsTasks,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._database = database
-        self._window = window
-        self._sender = sender
-        self._monotonic = monotonic
-        self._committed: list[str] = []
-        self._pause = 0.0
-        self._failed_at = 0.0
-
-    def room(self, tx: Tx) -> Room | None:
-        """Ask for the room of a transaction, before its executions are written. None while the broker fails.
-
-        The question takes no round trip on PostgreSQL if another statement comes before the answer is needed.
-        """
-        if self._pause and self._monotonic() - self._failed_at < self._pause:
-            return None
-        return open_room(tx, self._window, self._note_committed)
-
-    def send_committed(self) -> int:
-        """Send what was committed since the last call. Returns the number sent. Call it outside of transactions.
-
-        When the broker fails, the executions are due for the dispatcher.
-        """
-        ids, self._committed = self._committed, []
-        if not ids:
-            return 0
-        try:
-            self._sender.send(ids)
-        except Exception as error:
-            self._failed_at = self._monotonic()
-            self._pause = min(MAX_PAUSE_SECONDS, 2 * self._pause or PAUSE_SECONDS)
-            # Some may have been sent: the second message of an execution finds nothing to claim.
-            with contextlib.suppress(Unavailable):
-                dispatch.redispatch_now(self._database, ids)
-            if isinstance(error, Unavailable):
-                log.debug("the broker is unavailable, executions wait in the backlog", why=error.why)
-            else:
-                log.exception("executions could not be sent, they wait in the backlog")
-            return 0
-        self._pause = 0.0
-        metrics.dispatched.inc(len(ids))
-        return len(ids)
-
-    def close(self) -> None:
-        """Close the connection to the broker."""
-        self._sender.close()
-
-    def _note_committed(self, ids: Sequence[str]) -> None:
-        self._window.note_sent(len(ids))
-        self._committed += ids
 
 
 def open_room(tx: Tx, window: DispatchWindow, on_commit: Callable[[Sequence[str]], None]) -> Room:

@@ -1,4 +1,4 @@
-"""Dispatch: sends queued executions to the broker.
+"""Dispatch: which queued executions are sent to the broker, and when (``functory.workers.sending`` sends them).
 
 A queued execution is sent once, and again when no worker has claimed it for much longer than others wait; that time
 doubles with each sending. Only a window of them is on the broker at a time
@@ -11,15 +11,14 @@ What the router has just started need not go through the backlog while nothing w
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import sqlalchemy as sa
 
+from functory.engine.backoff import pause
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Instant, attempt, backlog, in_flight, worker
-from functory.engine.errors import Unavailable
 from functory.engine.executions import queue_rows, ready_queue
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.queue_rows import READY, UNCLAIMED
@@ -53,37 +52,17 @@ _DUE_SINCE = (
 )
 
 
-def dispatch(
-    database: Database,
-    send: Callable[[Sequence[str]], None],
-    *,
-    redispatch: float,
-    worker_ttl: float,
-    window: DispatchWindow,
-    limit: int = 500,
-) -> int:
-    """Record due executions as sent, then send them with ``send(ids)``. Returns the number sent.
-
-    No lock is held while the broker is asked: it may take seconds to answer, and the rows must stay free for workers
-    that poll. When the sending fails, they are due again at once. After a crash between the commit and the sending,
-    a worker with a free slot claims them by polling, and they are sent again when the message counts as lost.
-    """
-    ids = _take_due(database, redispatch, worker_ttl, window, limit)
-    if ids:
-        try:
-            send(ids)
-        except Exception:
-            # Some may have been sent: the second message of an execution finds nothing to claim.
-            with contextlib.suppress(Unavailable):
-                redispatch_now(database, ids)
-            raise
-    return len(ids)
-
-
-def _take_due(
-    database: Database, redispatch: float, worker_ttl: float, window: DispatchWindow, limit: int
+def take_due(
+    database: Database, *, redispatch: float, worker_ttl: float, window: DispatchWindow, limit: int
 ) -> list[str]:
-    """Record what is to be sent now as sent. Returns the ids in the order of sending."""
+    """Record at most ``limit`` due executions as sent. Returns their ids, in the order in which they are to be sent.
+
+    ``redispatch`` is the time in seconds after which a message counts as lost, and ``worker_ttl`` the one after which
+    a silent worker has no slots. Send outside of a transaction: the broker may take seconds to answer, and the rows
+    must stay free for workers that poll. What cannot be sent is given back (:func:`redispatch_now`). After a crash
+    before the sending, a worker with a free slot claims them by polling, and they are sent again when the message
+    counts as lost.
+    """
     with metrics.transaction("dispatch"), database.write() as tx:
         flight = ready_queue.in_flight(tx)
         again: list[str] = []
@@ -118,7 +97,7 @@ def is_overdue(waited: float, count: int, timeout: float) -> bool:
 
     The timeout doubles with each sending.
     """
-    return waited > sum(min(MAX_REDISPATCH_SECONDS, timeout * 2**n) for n in range(max(1, count)))
+    return waited > sum(pause(n, timeout, MAX_REDISPATCH_SECONDS) for n in range(1, max(1, count) + 1))
 
 
 def _overdue_ids(tx: Tx, timeout: float) -> list[str]:

@@ -23,6 +23,12 @@ class AppendEvents(Protocol):
     def __call__(self, tx: Tx, rows: Sequence[dict[str, Any]], facts: TriggerFacts | None = None) -> None: ...
 
 
+def append_for_router(tx: Tx, rows: Sequence[dict[str, Any]], facts: TriggerFacts | None = None) -> None:
+    """Write new event rows without a decision about any of them, which no ``facts`` are needed for."""
+    del facts
+    event_store.append(tx, rows)
+
+
 def event_data(row: Mapping[str, Any], state: str) -> dict[str, Any]:
     """Return the fields that every event about an execution carries."""
     return {

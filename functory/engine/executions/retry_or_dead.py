@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from functory.engine.backoff import HALF, pause
 from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.functions.limits import Limits
 
@@ -20,8 +21,7 @@ def backoff(limits: Limits, failures: int, jitter: float) -> float:
 
     ``jitter`` (0 to 1) spreads it over its upper half, so that retries do not all come back at once.
     """
-    delay = min(limits.retry_max_delay, limits.retry_delay * 2 ** max(failures - 1, 0))
-    return delay * (0.5 + jitter / 2)
+    return pause(failures, limits.retry_delay, limits.retry_max_delay, spread=HALF, draw=jitter)
 
 
 # The longest wait that an error may ask for, in seconds: a day, as for ``retry_delay``.

@@ -1,18 +1,19 @@
 """The start of an execution: the checks before it, and the row that it writes.
 
-:meth:`functory.engine.executions.store.Executions.start` puts the parts together. Triggers, replays and compensations
+:mod:`functory.engine.executions.start_one` puts the parts together. Triggers, replays and compensations
 write the same row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from functory.engine.database.connection import Tx
+from functory.engine.database.connection import Database, Tx
 from functory.engine.database.schema import Id, durable_call, execution
 from functory.engine.errors import Conflict, FunctoryError, Refused
 from functory.engine.events.causation import Cause
@@ -23,6 +24,9 @@ from functory.engine.functions.analysis import inspection
 from functory.engine.functions.limits import Limits
 from functory.engine.functions.open_canaries import Assigned
 from functory.engine.settings import Settings
+from functory.engine.telemetry import metrics
+
+T = TypeVar("T")
 
 # Built once, because they run with every start.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
@@ -43,6 +47,26 @@ _STEP_TAKEN_OVER = (
     )
     .values(execution_id=sa.bindparam("new", type_=Id))
 )
+
+RACED = "another execution has just taken this key"
+
+
+class KeyTaken(Exception):
+    """Another transaction has inserted the same key since this one looked for it."""
+
+
+def commit(database: Database, work: Callable[[Tx], T], again: Callable[[Tx], T] | None = None) -> T:
+    """Commit a start, which may raise :class:`KeyTaken`. Returns its result.
+
+    The other transaction is then committed, so ``again`` (by default ``work``) finds what it has started. Raises
+    :class:`Conflict` when its key is taken meanwhile once more.
+    """
+    with contextlib.suppress(KeyTaken), metrics.transaction("start"):
+        return database.group_commit(work)
+    try:
+        return database.group_commit(again or work)
+    except KeyTaken as error:
+        raise Conflict(str(error)) from None
 
 
 def new_row(

@@ -18,7 +18,6 @@ from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.functions import open_canaries, versions
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
 
 # One call holds its inputs in memory, and one transaction writes them.
 MAX_EXECUTIONS = 10_000
@@ -102,7 +101,7 @@ def start_many(
         if idempotency_key is not None:
             if len(tx.insert_returning(execution, rows, execution.c.id)) < len(rows):
                 # Another transaction inserted the same keys after our read.
-                raise Conflict(_RACED)
+                raise start.KeyTaken(_RACED)
             queue_rows.add(tx, rows)
             open_canaries.record(tx, list(zip(assigned, ids, strict=False)))
             tx.wake("executions")
@@ -116,14 +115,7 @@ def start_many(
 
     if not wanted:
         return []
-    try:
-        with metrics.transaction("start"):
-            return database.group_commit(work)
-    except Conflict as error:
-        if error.what != _RACED:
-            raise
-        # The other one is committed now, so the second read finds it.
-        return database.group_commit(work)
+    return start.commit(database, work)
 
 
 def _started(tx: Tx, function: str, key: str, count: int) -> list[str]:

@@ -2,9 +2,9 @@
 
 The states and their transitions (each is one transaction; any other is refused)::
 
-    ∅ → queued                    router, API, a running parent           (start, triggers/launch)
+    ∅ → queued                    router, API, a running parent           (start_one, triggers/launch)
     queued → running              a worker                                (claims.claim)
-    running → succeeded, failed, timed_out, queued again, dead            (completion.finish; decided in retry)
+    running → succeeded, failed, timed_out, queued again, dead            (completion.finish; decided in retry_or_dead)
     running → queued              a worker that shuts down                (leases.release)
     running → queued, dead        the reaper, after the lease expired     (maintenance/lost_workers.reap)
     queued, running → cancelled   an operator, a trigger                  (cancellation.cancel)
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -28,7 +29,6 @@ from functory.engine.database.payloads import columns, page_size
 from functory.engine.database.schema import Id, attempt, bad_end, execution, log, span
 from functory.engine.database.schema.executions import BAD_ENDS, STATES
 from functory.engine.errors import Conflict, NotFound, WaitTimeout
-from functory.engine.events import causation
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
@@ -37,24 +37,22 @@ from functory.engine.executions.cancellation import OPEN
 from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.executions.outcomes import TERMINAL
 from functory.engine.executions.runs import membership
+from functory.engine.executions.start_one import OneStart
 from functory.engine.flow_control import concurrency
-from functory.engine.functions import open_canaries, versions
-from functory.engine.serialization import json_codec, json_schema
+from functory.engine.functions import versions
+from functory.engine.serialization import json_schema
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
 
 T = TypeVar("T")
 
-# Built once, because it runs with every start.
-_STARTED = sa.select(execution).where(execution.c.id == sa.bindparam("id", type_=Id))
-# Runs with every end that a caller waits for.
-_FINISHED = _STARTED.where(execution.c.state.in_(TERMINAL))
+# Built once, because it runs with every end that a caller waits for.
+_FINISHED = sa.select(execution).where(
+    execution.c.id == sa.bindparam("id", type_=Id), execution.c.state.in_(TERMINAL)
+)
 
 # A wait for more executions than this polls them at most this often, in seconds.
 BULK_WAIT_SIZE = 16
 BULK_WAIT_POLL_SECONDS = 0.02
-
-_RACED = "another execution has just taken this key"
 
 
 class Executions:
@@ -100,86 +98,31 @@ class Executions:
 
         Raises :class:`NotFound`, :class:`Invalid`, :class:`Conflict` (disabled), :class:`Refused` (guards).
         """
-
-        find_by_id = maybe_committed
-
-        direct = None if dispatched or parent else self.direct
-        record = audit.from_here(author, "execution.start")
-
-        def work(tx: Tx) -> dict[str, Any]:
-            room = direct.room(tx) if direct is not None else None
-            causation.check_fence(tx, parent)
-            step = start.find_step(tx, parent, step_key)
-            known = start.find_by_key(tx, idempotency_key, function)
-            if known is None and step is not None and start.is_done_or_open(step):
-                known = step
-            if known is None and find_by_id:
-                known = tx.first(_STARTED, {"id": id_})
-            if known is not None:
-                return known
-            found = versions.load(tx, function, version)
-            if found is None:
-                raise start.missing_version_error(tx, function, version)
-            start.check_enabled(found)
-            if version is not None and parent is not None:
-                start.check_passed_gate(tx, found)
-            new_id = id_ or tx.new_id()
-            assigned = start.assign(tx, found, new_id, parent) if version is None else None
-            if assigned is not None:
-                found = assigned.choose(found)
-            input_ = make_input(found) if callable(make_input) else make_input
-            input_ = json_codec.from_python(input_, f"input of {function}")
-            event_store.check_data(input_, self._settings.max_event_bytes, f"input of {function}")
-            json_schema.check(found["input_schema"], input_, f"input of {function} v{found['number']}")
-            if parent is not None:
-                start.take_budget(tx, parent, function, self._settings)
-            new = start.new_row(
-                tx,
-                found,
-                input_,
-                cause="parent" if parent else cause,
-                root_id=parent.root_id if parent else None,
-                depth=parent.depth + 1 if parent else 0,
-                chain=parent.chain if parent else (),
-                parent_id=parent.execution_id if parent else None,
-                idempotency_key=idempotency_key,
-                delay=delay,
-                priority=priority,
-                id_=new_id,
-            )
-            if parent is not None:
-                new["ends_with_parent"] = not abandon
-            if id_ is None and idempotency_key is None and step_key is None:
-                # No other row can have its keys: it goes out with the commit, and takes no round trip of its own.
-                tx.insert(execution, [new])
-            elif not tx.insert_new(execution, new) or (
-                parent is not None
-                and step_key is not None
-                and not start.record_step(
-                    tx, parent.execution_id, step_key, new["id"], step["id"] if step is not None else None
-                )
-            ):
-                # Another transaction inserted the same key after our read.
-                raise Conflict(_RACED)
-            if assigned is not None:
-                open_canaries.record(tx, [(assigned, new_id)])
-            record(tx, new_id, {"function": function})
-            sent = dispatched or (room is not None and room.take([new]))
-            (queue_rows.add_sent if sent else queue_rows.add)(tx, [new])
-            if dispatched or not sent:
-                tx.wake("executions")
-            return new
-
         event_store.check_key(idempotency_key, "idempotency_key")
-        try:
-            with metrics.transaction("start"):
-                return self._database.group_commit(work)
-        except Conflict as error:
-            if error.what != _RACED:
-                raise
-            # The other one is committed now, so the second read finds it.
-            find_by_id = id_ is not None
-            return self._database.group_commit(work)
+        one = OneStart(
+            settings=self._settings,
+            direct=None if dispatched or parent else self.direct,
+            record=audit.from_here(author, "execution.start"),
+            function=function,
+            make_input=make_input,
+            version=version,
+            cause=cause,
+            parent=parent,
+            idempotency_key=idempotency_key,
+            step_key=step_key,
+            delay=delay,
+            priority=priority,
+            dispatched=dispatched,
+            abandon=abandon,
+            id_=id_,
+            find_by_id=maybe_committed,
+        )
+
+        def again(tx: Tx) -> dict[str, Any]:
+            # It may be this id that the other transaction has written.
+            return replace(one, find_by_id=id_ is not None).write(tx)
+
+        return start.commit(self._database, one.write, again)
 
     def run_of(self, id_: str) -> Mapping[str, Any] | None:
         """Return the run that an execution works for (:mod:`functory.engine.executions.runs.membership`)."""
@@ -436,7 +379,7 @@ class Executions:
                 idempotency_key=idempotency_key,
             )
             if not tx.insert_new(execution, new):
-                raise Conflict(_RACED, try_="send it again")
+                raise Conflict(start.RACED, try_="send it again")
             queue_rows.add(tx, [new])
             if author:
                 audit.append(tx, author, "execution.replay", new["id"], {"of": old["id"], "latest": latest})

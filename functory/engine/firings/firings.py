@@ -14,7 +14,7 @@ from typing import Any
 from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
-from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.firings import failures, launch, routing_spans, suppressions
 from functory.engine.firings.admission import Admission, Fire, Suppress, SuppressedMatch, admit
 from functory.engine.firings.launch import Launch
@@ -42,7 +42,7 @@ def write(
     suppressed: Sequence[SuppressedMatch],
     admission: Admission,
     facts: RoutingFacts,
-    direct: DirectDispatch | None = None,
+    direct: OpensRoom | None = None,
 ) -> FiringCounts:
     """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
 

@@ -33,8 +33,8 @@ from functory.engine.database.schema import (
 )
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import NotFound
+from functory.engine.events import kill_switch
 from functory.engine.executions import open_executions
-from functory.engine.firings import kill_switch
 
 # Keys, concurrency groups and executions that are listed.
 MAX_ROWS = 20
@@ -117,7 +117,7 @@ def inspect(
         return TriggerInspection(
             now=tx.now,
             trigger=row,
-            halted=kill_switch.is_thrown(tx, kill_switch.TRIGGERS),
+            halted=kill_switch.is_halted(tx),
             pending=_count(tx, routing_queue, routing_queue.c.quarantined.is_(False)),
             key=key,
             breaker=tx.first(sa.select(breaker).where(breaker.c.trigger_id == row["id"])),

@@ -1,7 +1,7 @@
 """The kill switch: an operator stops a part of the engine, and nothing is lost meanwhile.
 
 ``triggers`` halts routing: events stay pending and are routed when the switch is released. Functions that are started
-by hand still run.
+by hand still run. Who reads it asks :mod:`functory.engine.events.kill_switch`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,10 @@ import sqlalchemy as sa
 from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import switch
-from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
+from functory.engine.events.kill_switch import TRIGGERS
 
-TRIGGERS = "triggers"
 KNOWN = (TRIGGERS,)
-
-
-# Built once, because every router runs it in every round.
-_THROWN = sa.select(switch.c.name).where(switch.c.name == sa.bindparam("name"))
-
-
-def is_thrown(tx: Tx, name: str) -> bool:
-    """Return True when the switch is thrown, as of this transaction."""
-    return tx.scalar(_THROWN, {"name": name}) is not None
 
 
 class Switches:

@@ -12,18 +12,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from functory.engine.database import counters
-from functory.engine.database.schema import Instant, breaker, counter, switch
+from functory.engine.database.schema import Instant, breaker, counter
 from functory.engine.database.transaction import Tx
-from functory.engine.firings import kill_switch
+from functory.engine.events.kill_switch import HALTED
 
 
 @dataclass(frozen=True)
 class RoutingFacts:
-    """``stopped``: the kill switch is thrown. ``trigger_changes`` and ``function_changes`` are the counters of both
+    """``halted``: nothing is routed now. ``trigger_changes`` and ``function_changes`` are the counters of both
     registries. ``has_breakers``: some trigger's circuit breaker has a state that still holds.
     """
 
-    stopped: bool
+    halted: bool
     trigger_changes: int
     function_changes: int
     has_breakers: bool
@@ -37,7 +37,7 @@ def _value(name: str) -> sa.ColumnElement[int]:
 _NOW = sa.bindparam("now", type_=Instant)
 # Columns without a table, with the parameter ``now``.
 COLUMNS = (
-    sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)).label("stopped"),
+    HALTED.label("halted"),
     _value(counters.TRIGGERS).label("trigger_changes"),
     _value(counters.FUNCTIONS).label("function_changes"),
     sa.exists(
@@ -57,5 +57,5 @@ def read(tx: Tx) -> RoutingFacts:
 
 def of(values: Sequence[Any]) -> RoutingFacts:
     """Return the facts of the values of :data:`COLUMNS`."""
-    stopped, triggers, functions, breakers = values
-    return RoutingFacts(bool(stopped), int(triggers), int(functions), bool(breakers))
+    halted, triggers, functions, breakers = values
+    return RoutingFacts(bool(halted), int(triggers), int(functions), bool(breakers))

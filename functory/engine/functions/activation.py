@@ -26,7 +26,7 @@ from functory.engine.functions import (
 )
 from functory.engine.functions.analysis import inspection
 
-Reason = Literal["save", "activate", "promote", "rollback", "force", "restore"]
+Reason = Literal["save", "activate", "promote", "rollback", "force"]
 
 _CHANGED = "the function was changed meanwhile"
 _LOOK = "look at the newer version, then save again on top of it"
@@ -56,7 +56,6 @@ def activate_version(
     """
     name, number = version["name"], version["number"]
     if row["active"] == number and row["state"] == "enabled":
-        _complete_history(tx, row, change)
         return version
     reason = change.reason
     problem = None if row["active"] == number else version_problem(tx, version, change.proposal_id)
@@ -184,17 +183,6 @@ def history(tx: Tx, function_id: str) -> list[dict[str, Any]]:
         .where(activation.c.function_id == function_id)
         .order_by(activation.c.ended_at.is_(None).desc(), activation.c.at.desc(), activation.c.id.desc())
     )
-
-
-def _complete_history(tx: Tx, row: Mapping[str, Any], change: Change) -> None:
-    """Write the activation of the active version if it is missing: code before schema 0008 wrote none."""
-    open_ = tx.scalar(
-        sa.select(activation.c.version).where(
-            activation.c.function_id == row["id"], activation.c.ended_at.is_(None)
-        )
-    )
-    if open_ != row["active"]:
-        switch(tx, {**row, "active": open_}, row["active"], change, "restore")
 
 
 def check_expected(row: Mapping[str, Any] | None, expected: int | None) -> None:

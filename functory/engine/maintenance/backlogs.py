@@ -9,9 +9,8 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import outbox
 from functory.engine.database.transaction import Tx
-from functory.engine.events import routing_queue
+from functory.engine.events import kill_switch, routing_queue
 from functory.engine.executions import open_executions
-from functory.engine.firings import kill_switch
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def read(tx: Tx) -> Backlogs:
         executions=_age(tx, open_executions.oldest_due_at(tx)),
         unrouted_events=_age(tx, routing_queue.oldest_pending(tx)),
         unpublished_events=_age(tx, tx.scalar(sa.select(sa.func.min(outbox.c.time)))),
-        halted=kill_switch.is_thrown(tx, kill_switch.TRIGGERS),
+        halted=kill_switch.is_halted(tx),
     )
 
 

@@ -20,8 +20,9 @@ import structlog
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
+from functory.engine.events import kill_switch
 from functory.engine.events import store as event_store
-from functory.engine.firings import firings, kill_switch, routing_facts, trigger_store
+from functory.engine.firings import firings, routing_facts, trigger_store
 from functory.engine.firings.admission import Admission, Fire, Suppress, SuppressedMatch
 from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control import buffers, due_buffers
@@ -83,7 +84,7 @@ class BufferRelease:
     def run_once(self) -> bool:
         """One round. True when there may be more at once. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
-            if kill_switch.is_thrown(tx, kill_switch.TRIGGERS):
+            if kill_switch.is_halted(tx):
                 return False
             changed = trigger_store.set_version(tx) != self._checked_version
             if not changed and not due_buffers.are_due(tx, due_buffers.routed_until(tx)):

@@ -22,7 +22,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.events.batch_publisher import PublishesEvents, without_thread
-from functory.engine.executions.direct_dispatch import DirectDispatch
+from functory.engine.executions.direct_dispatch import SendsCommitted
 from functory.engine.firings import cancel_on, firings, idempotency, routing_facts, routing_spans
 from functory.engine.firings.admission import Admission, Fire, Suppress
 from functory.engine.firings.cancel_on import Cancel
@@ -39,7 +39,7 @@ from functory.triggers.routing.trigger_set import TriggerSet
 
 log = structlog.get_logger("functory.router")
 
-# While the kill switch is thrown: events that are published are not read again, except for those of the last seconds
+# While triggers are halted: events that are published are not read again, except for those of the last seconds
 # (their transactions may commit in another order), and every minute (a transaction may take long).
 LATE = timedelta(seconds=30)
 FROM_START_SECONDS = 60.0
@@ -50,8 +50,8 @@ class RoutingResult(FiringCounts):
     """Counts of one batch. ``events`` were routed, ``matched`` of them by a trigger; ``failed`` are (id, new state).
 
     ``depths`` counts the causal depths of the events, ``oldest_age`` is the age of the oldest one in seconds, and
-    ``decision_seconds`` is the time of all decisions. ``published`` events were not routed, because the kill switch is
-    thrown. ``tested`` counts events by the number of patterns that were tested for them.
+    ``decision_seconds`` is the time of all decisions. ``published`` events were not routed, because triggers
+    are halted. ``tested`` counts events by the number of patterns that were tested for them.
     """
 
     events: int = 0
@@ -82,7 +82,7 @@ class Router(Service):
     def __init__(self, database: Database, settings: Settings) -> None:
         self.poll_seconds = settings.poll_seconds
         self._publisher = without_thread(settings)
-        # Waiting events up to this one have been published while the kill switch is thrown, and when that was read
+        # Waiting events up to this one have been published while triggers are halted, and when that was read
         # from the beginning (monotonic seconds).
         self._published_to: str | None = None
         self._published_from_start = 0.0
@@ -91,13 +91,13 @@ class Router(Service):
         self._evaluator = TriggerEvaluator(settings)
         self._triggers = TriggerSet()
         self._admission = Admission(settings.root_budget)
-        self._direct: DirectDispatch | None = None
+        self._direct: SendsCommitted | None = None
 
     def publish_with(self, publisher: PublishesEvents) -> None:
         """Publish the routed events from memory. Without it they are left to the outbox."""
         self._publisher = publisher
 
-    def send_with(self, direct: DirectDispatch) -> None:
+    def send_with(self, direct: SendsCommitted) -> None:
         """Send new executions directly while there is room. Without it they are left to the dispatcher."""
         self._direct = direct
 
@@ -144,7 +144,7 @@ class Router(Service):
         if not events:
             return RoutingResult()
         facts = routing_facts.of(taken.beside)
-        if facts.stopped:
+        if facts.halted:
             return self._publish_waiting(tx)
         self._triggers.refresh(tx, facts.trigger_changes)
         start = time.perf_counter()

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from functory.engine import backoff
 from functory.engine.access.secrets import Secrets
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError, Invalid, NotFound, Stale, Unavailable
@@ -38,7 +39,9 @@ PROGRESS_SECONDS = 15.0
 
 def retry_delay(failures: int, rng: random.Random) -> float:
     """Seconds until the next try: doubling, capped, and spread so that many sources do not come back at once."""
-    return min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10)) * rng.uniform(0.5, 1.0)
+    return backoff.pause(
+        failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, spread=backoff.HALF, draw=rng.random()
+    )
 
 
 class SourceRunner(threading.Thread):

@@ -138,7 +138,7 @@ class Uv:
             "TMPDIR": str(folder),
             "UV_CACHE_DIR": str(self.cache),
             "UV_KEYRING_PROVIDER": "disabled",
-            # No retries: the author waits for the result, and can try again.
+            # Fewer than uv's three: the author waits for the result, and can try again.
             "UV_HTTP_RETRIES": "2",
         }
         for name in _PASSED:

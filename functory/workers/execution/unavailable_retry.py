@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from functory.engine.backoff import HALF, Backoff
 from functory.engine.errors import Unavailable, Uncertain
 
-# First and longest pause between two tries, in seconds; each pause doubles the one before.
+# First and longest pause between two tries, in seconds.
 PAUSE_SECONDS = 0.1
 LONGEST_PAUSE = 2.0
 
@@ -32,7 +33,8 @@ def retry_while_unavailable(
     An operation that is not ``repeatable`` is not retried when its commit outcome is unknown. ``on_wait`` is called
     before the first pause; a pause lasts at most ``longest_pause`` seconds.
     """
-    pause = PAUSE_SECONDS
+    # Spread, because the executions of all workers wait for the same database.
+    backoff = Backoff(PAUSE_SECONDS, longest_pause, spread=HALF)
     waited = False
     while True:
         try:
@@ -44,6 +46,5 @@ def retry_while_unavailable(
                 # Once for an outage: many executions wait at the same time.
                 on_wait(error)
                 waited = True
-            if ended.wait(pause):
+            if ended.wait(backoff.failed()):
                 raise
-            pause = min(pause * 2, longest_pause)

@@ -172,40 +172,9 @@ class Runner:
             control.ended.set()
             return _not_started("failed", "Invalid", f"the input cannot be sent to the function: {error}")
         try:
-            pool = self._ensure_pool()
-            pool_key = pool_key_of(job, self._ca_file)
-            warm = self._warm if job.reuse and self._may_keep(job) else None
-            key = warm_key_of(job, pool_key) if warm else None
             for _ in range(_STARTS):
-                began = self._monotonic()
-                child = warm.acquire(key) if warm and key else pool.child(pool_key, job.limits.bounds())
-                # A warm one has the codes already.
-                known = msgspec.structs.replace(job, codes={}) if child.runs else None
-                first = encode_for_guest(Start(job=known)) if known else whole
-                pool.set_lineage(child, job.lineage)
-                run = Run(job, host, child, self._monotonic, control, partial(self._started, pool, began))
-                kept = False
-                try:
-                    outcome = run.outcome(first)
-                    traffic = pool.traffic(child)
-                    if outcome is not None and traffic is not None:
-                        sandbox_metrics.sandbox_violations.labels("network").inc(len(traffic.refused))
-                        outcome = with_traffic(outcome, traffic, self._options.traffic_bytes)
-                    if (
-                        warm
-                        and key
-                        and outcome is not None
-                        and outcome.status == "succeeded"
-                        and run.is_reusable
-                    ):
-                        kept = warm.put_back(key, child, tidy=job.tidy)
-                finally:
-                    if not kept:
-                        pool.reap(child, None if run.child_reported_end else _DEATH_SECONDS)
+                outcome = self._run_in_child(job, host, control, whole)
                 if outcome is not None:
-                    if child.runs or run.talked:
-                        # The first run in a process is longer: it loads the code.
-                        self._habits.note(job.entry, run.seconds, talked=run.talked)
                     return outcome
         except Unavailable as error:
             if self._closed:
@@ -217,6 +186,39 @@ class Runner:
         finally:
             control.ended.set()
         return _not_started("crashed", "ZygoteLost", "the process that starts executions keeps ending")
+
+    def _run_in_child(self, job: Job, host: Host, control: Control, whole: bytes) -> Outcome | None:
+        """Run one attempt in a child, and keep the child or end it. None when it was gone before it began: another
+        child can be tried. ``whole`` is the first frame for a child that has no codes yet.
+        """
+        pool = self._ensure_pool()
+        pool_key = pool_key_of(job, self._ca_file)
+        warm = self._warm if job.reuse and self._may_keep(job) else None
+        key = warm_key_of(job, pool_key) if warm else None
+        began = self._monotonic()
+        child = warm.acquire(key) if warm and key else pool.child(pool_key, job.limits.bounds())
+        # A warm one has the codes already.
+        known = msgspec.structs.replace(job, codes={}) if child.runs else None
+        first = encode_for_guest(Start(job=known)) if known else whole
+        pool.set_lineage(child, job.lineage)
+        run = Run(job, host, child, self._monotonic, control, partial(self._started, pool, began))
+        kept = False
+        try:
+            outcome = run.outcome(first)
+            traffic = pool.traffic(child)
+            if outcome is not None and traffic is not None:
+                sandbox_metrics.sandbox_violations.labels("network").inc(len(traffic.refused))
+                outcome = with_traffic(outcome, traffic, self._options.traffic_bytes)
+            succeeded = outcome is not None and outcome.status == "succeeded"
+            if warm and key and succeeded and run.is_reusable:
+                kept = warm.put_back(key, child, tidy=job.tidy)
+        finally:
+            if not kept:
+                pool.reap(child, None if run.child_reported_end else _DEATH_SECONDS)
+        if outcome is not None and (child.runs or run.talked):
+            # The first run in a process is longer: it loads the code.
+            self._habits.note(job.entry, run.seconds, talked=run.talked)
+        return outcome
 
     def may_train(self, job: Job) -> bool:
         """Return True if executions like ``job`` may and should ride a train: ``train`` is then worth its while.
@@ -234,8 +236,6 @@ class Runner:
         *,
         on_outcome: Callable[[Passenger, Outcome], None],
         on_given_back: Callable[[Sequence[Passenger]], None],
-        on_quiet: Callable[[], None] | None = None,
-        quiet_seconds: float = 0.02,
     ) -> None:
         """Run attempts of one version in one child, one after another, and wait for the end of all.
 
@@ -245,15 +245,14 @@ class Runner:
         back at once when its ``control`` was used before it began (then for its reason), and those behind it with
         it; when the child ends; and when the code says something that is not a result.
 
-        Limits hold for each passenger: the time of one begins with the result of the one before. ``on_quiet`` is called
-        when no outcome has come for ``quiet_seconds`` and more are expected. All calls are made on this
-        thread, and nothing is watched meanwhile: they should be short. An error of one ends the train.
+        Limits hold for each passenger: the time of one begins with the result of the one before. All calls are made on
+        this thread, and nothing is watched meanwhile: they should be short. An error of one ends the train.
 
         Raises ``Unavailable`` only when the runner is closed; then all that were not answered are given back before.
         """
         if not passengers:
             return
-        calls = TrainCalls(on_outcome, on_given_back, on_quiet, quiet_seconds)
+        calls = TrainCalls(on_outcome, on_given_back)
         if not self.may_train(passengers[0].job):
             on_given_back(passengers)
             return

@@ -12,7 +12,6 @@ from typing import Any
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import emit_many
-from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.maintenance import canceller
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
@@ -21,9 +20,10 @@ from functory.triggers import definition
 from functory.triggers.routing.decision import Decision
 from functory.triggers.routing.router import Router
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
-from functory.workers.dispatcher import Dispatcher
 from functory.workers.execution.executor import Executor
-from functory.workers.task_sender import TaskSender
+from functory.workers.sending.dispatcher import Dispatcher
+from functory.workers.sending.sending import Sending
+from functory.workers.sending.task_sender import TaskSender
 from tests.simulation.batches import normalised_rows
 from tests.simulation.batches.scripted_runner import Behaviour, ScriptedRunner, WorkerKilled
 from tests.support.world import World
@@ -157,7 +157,7 @@ class SteppedEngine:
         self._router = _Router(self)
         self._dispatcher = Dispatcher(world.database, world.settings, _Sender(self))
         if self._direct:
-            self._router.send_with(DirectDispatch(world.database, self._dispatcher.window, _Sender(self)))
+            self._router.send_with(Sending(world.database, self._dispatcher.window, _Sender(self)))
         self._publisher = OutboxPublisher(world.database, world.settings)
         self._publisher._exchange = self.exchange  # type: ignore[assignment]
         self._compensator = Compensator(world.database, world.settings)

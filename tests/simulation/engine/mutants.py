@@ -184,7 +184,7 @@ MUTANTS: Sequence[Mutant] = (
         [
             Edit(
                 "functory.engine.executions.dispatch",
-                "_take_due",
+                "take_due",
                 "again = _overdue_ids(",
                 "again = [] and _overdue_ids(",
             )
@@ -226,7 +226,7 @@ MUTANTS: Sequence[Mutant] = (
                 _STORED,
                 "_later.clear()\n"
                 f"        done = {_STORED.removeprefix('return ')}"
-                "        self._database.group_commit(lambda tx: [event_store.append(tx, e) for e in _later])\n"
+                "        self._database.group_commit(lambda tx: [append_for_router(tx, e) for e in _later])\n"
                 "        return done\n",
             ),
         ],
@@ -247,7 +247,7 @@ MUTANTS: Sequence[Mutant] = (
                 "return self._database.group_commit(lambda tx: claim(tx, taken))",
                 "_later.clear()\n"
                 "        claims = self._database.group_commit(lambda tx: claim(tx, taken))\n"
-                "        self._database.group_commit(lambda tx: [event_store.append(tx, rows) for rows in _later])\n"
+                "        self._database.group_commit(lambda tx: [append_for_router(tx, rows) for rows in _later])\n"
                 "        return claims",
             ),
         ],
@@ -374,10 +374,10 @@ MUTANTS: Sequence[Mutant] = (
         "sent in a transaction",
         [
             Edit(
-                "functory.engine.executions.dispatch",
-                "dispatch",
-                "            send(ids)\n",
-                "            with database.write():\n                send(ids)\n",
+                "functory.workers.sending.sending",
+                "Sending.send_due",
+                "        self._send(ids)\n",
+                "        with self._database.write():\n            self._send(ids)\n",
             )
         ],
     ),
@@ -385,10 +385,10 @@ MUTANTS: Sequence[Mutant] = (
         "sent directly in the transaction",
         [
             Edit(
-                "functory.engine.executions.direct_dispatch",
-                "DirectDispatch.send_committed",
-                "        self._sender.send(ids)\n",
-                "        with self._database.write():\n            self._sender.send(ids)\n",
+                "functory.workers.sending.sending",
+                "Sending.send_committed",
+                "        self._send(ids)\n",
+                "        with self._database.write():\n            self._send(ids)\n",
             )
         ],
     ),

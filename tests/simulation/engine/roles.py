@@ -9,15 +9,15 @@ from typing import Any
 from functory.engine.errors import Unavailable
 from functory.engine.events import receipts
 from functory.engine.executions.compensation.operator_commands import Compensations
-from functory.engine.executions.direct_dispatch import DirectDispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.maintenance import canceller, compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.maintenance.reaper import Reaper
 from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Decision, Router
-from functory.workers.dispatcher import Dispatcher
-from functory.workers.task_sender import TaskSender
+from functory.workers.sending.dispatcher import Dispatcher
+from functory.workers.sending.sending import Sending
+from functory.workers.sending.task_sender import TaskSender
 from tests.simulation.engine.publishing import SimulatedBatchPublisher
 from tests.simulation.engine.scenario import POISON
 from tests.simulation.engine.world import Process, Steps, World
@@ -129,7 +129,7 @@ def router(world: World) -> Process:
     if world.rng.random() < 0.8:
         # The dispatcher is another process here, with a window of its own, as that of another router would be.
         window = DispatchWindow()
-        direct = DirectDispatch(world.database, window, SimulatedSender(world), monotonic=lambda: world.now)
+        direct = Sending(world.database, window, SimulatedSender(world), monotonic=lambda: world.now)
         found.send_with(direct)
 
     def work() -> bool:

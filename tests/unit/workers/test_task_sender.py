@@ -2,7 +2,7 @@
 
 import pytest
 
-from functory.workers.task_sender import message_size
+from functory.workers.sending.task_sender import message_size
 
 
 @pytest.mark.parametrize(

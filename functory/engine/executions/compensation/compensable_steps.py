@@ -135,7 +135,7 @@ def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
     if row["compensate"]:
         return None
     if row["cause"] == "parent":
-        return row["parent_id"] if row["ends_with_parent"] is not False else None
+        return row["parent_id"] if row["ends_with_parent"] else None
     if row["cause"] != "trigger":
         return None
     by = tx.first(
@@ -254,8 +254,7 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
         .where(
             execution.c.parent_id.in_(ids),
             execution.c.cause == "parent",
-            # NULL: a child that was started by code before schema 0011.
-            execution.c.ends_with_parent.is_not(False),
+            execution.c.ends_with_parent,
             execution.c.state.in_(there),
         )
     )

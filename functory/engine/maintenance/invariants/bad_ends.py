@@ -23,8 +23,6 @@ def mislisted(scope: QueryScope) -> Sequence[Violations]:
         .where(
             execution.c.state.in_(BAD_ENDS),
             bad_end.c.execution_id.is_(None),
-            # The tallier records those that a role of an earlier release has left out.
-            execution.c.finished_at < scope.overdue_cutoff(),
             *scope.ids_since(execution.c.id),
         ),
         violations("bad_end says that execution {id} is {name}", bad_end.c.execution_id, bad_end.c.state)

@@ -27,7 +27,7 @@ from functory.engine.database.schema import (
 from functory.engine.executions import open_executions, queue_rows
 from functory.engine.executions.dispatch import MAX_REDISPATCH_SECONDS
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
-from functory.engine.maintenance.invariants.routing import ROUTING_ENABLED
+from functory.engine.maintenance.invariants.routing import NOT_HALTED
 from functory.engine.maintenance.invariants.state_events import TERMINAL
 
 # How far a lease may end beyond its length: it may be renewed after we read the clock and before we read the rows.
@@ -93,12 +93,12 @@ def stalled(scope: QueryScope) -> Sequence[Violations]:
         .where(
             match_buffer.c.due_at < late,
             trigger.c.state.in_(("enabled", "deleted")),
-            ROUTING_ENABLED,
+            NOT_HALTED,
             _all_routed(scope),
         ),
         violations("event {id} should cancel something and has not", cancellation.c.event_id)
         .select_from(cancellation)
-        .where(cancellation.c.time < late, ROUTING_ENABLED, _all_routed(scope)),
+        .where(cancellation.c.time < late, NOT_HALTED, _all_routed(scope)),
         violations(
             "step {number} of the saga {id} is not undone: {name}",
             compensation.c.saga_id,
@@ -311,7 +311,7 @@ def _left_open(scope: QueryScope) -> list[Violations]:
         _execution(scope, "is still queued", execution.c.state == "queued"),
         _execution(scope, "is still running", execution.c.state == "running"),
         violations("event {id} should cancel something and has not", cancellation.c.event_id).where(
-            ROUTING_ENABLED
+            NOT_HALTED
         ),
         violations(
             "step {number} of the saga {id} is not undone: {name}",

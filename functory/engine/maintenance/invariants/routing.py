@@ -13,11 +13,10 @@ from functory.engine.database.schema import (
     execution,
     firing,
     routing_queue,
-    switch,
     trigger_version,
 )
+from functory.engine.events.kill_switch import HALTED
 from functory.engine.events.outbox import unpublished_ids
-from functory.engine.firings import kill_switch
 from functory.engine.maintenance.invariants.query import QueryScope, Violations, message_for, violations
 
 # Events before the first pending one that show whether a router is on its way to it.
@@ -25,8 +24,8 @@ PRECEDING_EVENTS = 200
 
 _PENDING = routing_queue.c.quarantined.is_(False)
 _QUEUED = routing_queue.c.event_id == event.c.id
-# A halted router leaves events pending: the kill switch is for that.
-ROUTING_ENABLED = sa.not_(sa.exists(sa.select(switch.c.name).where(switch.c.name == kill_switch.TRIGGERS)))
+# While triggers are halted, events stay pending.
+NOT_HALTED = sa.not_(HALTED)
 
 
 def unrouted(scope: QueryScope) -> Sequence[Violations]:
@@ -37,7 +36,7 @@ def unrouted(scope: QueryScope) -> Sequence[Violations]:
         violations("event {id} ({name}) is not routed", event.c.id, event.c.type)
         .select_from(routing_queue)
         .join(event, _QUEUED)
-        .where(_PENDING, ROUTING_ENABLED, *scope.ids_since(routing_queue.c.event_id))
+        .where(_PENDING, NOT_HALTED, *scope.ids_since(routing_queue.c.event_id))
     )
     if scope.drained:
         return [waits, *_wrong_queues(scope)]

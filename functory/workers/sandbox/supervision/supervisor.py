@@ -87,7 +87,6 @@ class Supervisor:
         self._on_task_started = on_task_started
         self._on_round = on_round
         self.nap_seconds = 0.0
-        self._alarm: tuple[float, Callable[[], None]] | None = None
         self._control = control
         self._frames = FrameBuffer(largest_frame(limits))
         self._outbox: deque[tuple[memoryview, Callable[[], None]]] = deque()
@@ -120,10 +119,6 @@ class Supervisor:
         self._usage_checked_at = 0.0
         self._cpu_before = cpu_seconds(self._child.pid)
         self.cost.start()
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call ``call`` on this thread after that time; it replaces an earlier one that has not been called."""
-        self._alarm = (self._monotonic() + seconds, call)
 
     def pause_clock(self) -> None:
         """Stop the wall clock until ``resume_clock``: the child waits for another execution."""
@@ -220,10 +215,6 @@ class Supervisor:
         return self._on_round() or verdict
 
     def _check_deadlines(self) -> Verdict | None:
-        if self._alarm is not None and self._monotonic() >= self._alarm[0]:
-            call = self._alarm[1]
-            self._alarm = None
-            call()
         now = self.offset
         limits = self._limits
         if self._child.pid is None and now > _FORK_SECONDS:
@@ -305,8 +296,6 @@ class Supervisor:
             ends.append(self._limits.wall_seconds + self._paused_seconds)
         if self._deadline_of_eof is not None:
             ends.append(self._deadline_of_eof)
-        if self._alarm is not None:
-            ends.append(self._alarm[0] - self._started)
         return max(1, math.ceil((min(ends) - now) * 1000))
 
     def _flush(self) -> None:

@@ -54,8 +54,6 @@ class TrainCalls(NamedTuple):
 
     on_outcome: Callable[[Passenger, Outcome], None]
     on_given_back: Callable[[Sequence[Passenger]], None]
-    on_quiet: Callable[[], None] | None = None
-    quiet_seconds: float = 0.02
 
 
 class Train:
@@ -138,8 +136,11 @@ class Train:
                     pid=self._child.pid,
                 )
             )
-        rest = [*self._passengers[self._ledger.answered : len(self._passengers) - self._handed]]
-        self._give_back(rest)
+        self._give_back(self._aboard())
+
+    def _aboard(self) -> Sequence[Passenger]:
+        """Return those who are neither answered nor given back."""
+        return self._passengers[self._ledger.answered : len(self._passengers) - self._handed]
 
     def _close(self) -> None:
         """Take the tickets back, once, and give back those who have not begun."""
@@ -206,16 +207,13 @@ class Train:
         self._calls.on_outcome(passenger, outcome)
 
     def _nap(self) -> None:
-        """Rest before the next read while several answers are to come; and call ``on_quiet`` when none does."""
+        """Rest before the next read while several answers are to come."""
         left = self._ledger.size - self._ledger.answered
         self._supervisor.nap_seconds = _NAP_SECONDS if left > 1 and not self._ledger.closed else 0.0
-        if left and self._calls.on_quiet is not None:
-            self._supervisor.call_later(self._calls.quiet_seconds, self._calls.on_quiet)
 
     def _on_wake(self) -> Verdict | None:
         """Take out those who are not wanted any more; end the child if the one that runs is among them."""
-        rest = self._passengers[self._ledger.answered : len(self._passengers) - self._handed]
-        if not any(passenger.control.reason or passenger.control.withdrawn for passenger in rest):
+        if not any(one.control.reason or one.control.withdrawn for one in self._aboard()):
             return None
         self._close()
         running = self._ledger.running

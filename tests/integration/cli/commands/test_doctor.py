@@ -145,13 +145,14 @@ def test_limits_of_the_process_are_named(shell: Shell, monkeypatch: pytest.Monke
     assert "ulimit -n 4096" in found[0]["advice"] and "ulimit -v unlimited" in found[1]["advice"]
 
 
-def test_an_old_schema_is_upgraded_by_the_advised_command(tmp_path: Path, postgres_url: str) -> None:
+def test_a_missing_schema_is_made_by_the_advised_command(tmp_path: Path, postgres_url: str) -> None:
     for number, url in enumerate((f"sqlite:///{tmp_path / 'old.db'}", postgres_url)):
         shell = Shell(tmp_path / str(number))
         shell.folder.mkdir()
         shell.environment["FUNCTORY_DATABASE_URL"] = url
         database = Database(url)
-        migrations.upgrade(database, "0001")
+        migrations.upgrade(database)
+        migrations.downgrade(database, "base")
         database.close()
         fault = findings(shell, "database")[-1]
         assert (fault["check"], fault["verdict"]) == ("schema", "fail")

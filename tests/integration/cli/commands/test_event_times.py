@@ -11,9 +11,9 @@ from functory.cli.main import main
 from functory.engine.errors import NotFound
 from functory.engine.events import outbox
 from functory.engine.executions import event_timeline
-from functory.engine.executions.dispatch import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from tests.support.orders import ORDER
+from tests.support.sending import send_due
 from tests.support.world import World, on_sqlite
 
 pytest_plugins = ["tests.support.world"]
@@ -35,7 +35,7 @@ def one_order(shop: World) -> str:
     shop.route()
     shop.advance(0.002)
     sent: list[str] = []
-    dispatch(shop.database, sent.extend, redispatch=60, worker_ttl=60, window=DispatchWindow())
+    send_due(shop.database, sent.extend, redispatch=60, worker_ttl=60, window=DispatchWindow())
     assert len(sent) == 2
     shop.advance(0.003)
     (row,) = shop.executions.list(function="bill")

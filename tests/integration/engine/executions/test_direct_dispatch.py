@@ -9,13 +9,14 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Unavailable
-from functory.engine.executions import dispatch, worker_registry
-from functory.engine.executions.direct_dispatch import MAX_PAUSE_SECONDS, PAUSE_SECONDS, DirectDispatch
+from functory.engine.executions import worker_registry
 from functory.engine.executions.dispatch_window import MIN_WINDOW, PER_SLOT, DispatchWindow
 from functory.engine.settings import load_settings
 from functory.roles.services import services
 from functory.triggers.routing.router import Router
+from functory.workers.sending.sending import MAX_PAUSE_SECONDS, PAUSE_SECONDS, Sending
 from tests.support.queue_places import with_places
+from tests.support.sending import send_due
 from tests.support.state_rules import LEASE
 from tests.support.world import World
 
@@ -59,9 +60,7 @@ def workers(world: World, window: DispatchWindow) -> Workers:
     found = Workers(world)
     world.function()
     world.trigger("t", "work", {"type": ["tick"]})
-    direct = DirectDispatch(
-        world.database, window, found, monotonic=lambda: world.database.clock.now().timestamp()
-    )
+    direct = Sending(world.database, window, found, monotonic=lambda: world.database.clock.now().timestamp())
     world.router.send_with(direct)
     # The first batch reads the triggers.
     world.route()
@@ -83,9 +82,7 @@ def started(world: World) -> list[str]:
 
 
 def run_dispatcher(world: World, window: DispatchWindow, sent: list[str]) -> int:
-    return dispatch.dispatch(
-        world.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=window, limit=500
-    )
+    return send_due(world.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=window, limit=500)
 
 
 def wakeups(world: World) -> int:

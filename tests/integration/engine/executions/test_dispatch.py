@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 
 if TYPE_CHECKING:
     from tests.support.world import World
+from tests.support.sending import send_due
 from tests.support.state_rules import LEASE, refuse_connection
 
 pytest_plugins = ["tests.support.world"]
@@ -22,7 +22,7 @@ def test_every_due_execution_is_sent_once_and_again_when_no_worker_claims_it(rea
 
     def send() -> int:
         sent.clear()
-        return dispatch.dispatch(
+        return send_due(
             ready.database,
             sent.extend,
             redispatch=60,
@@ -44,18 +44,16 @@ def test_every_due_execution_is_sent_once_and_again_when_no_worker_claims_it(rea
 def test_a_sending_that_fails_is_repeated(ready):
     ready.start()
     with pytest.raises(ConnectionError):
-        dispatch.dispatch(
-            ready.database, refuse_connection, redispatch=60, worker_ttl=LEASE, window=DispatchWindow()
-        )
+        send_due(ready.database, refuse_connection, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     sent: list[str] = []
-    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
+    send_due(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     assert len(sent) == 1
 
 
 def test_higher_priorities_are_sent_first(ready):
     rows = [ready.start(priority=n)["id"] for n in (0, 5, -5)]
     sent: list[str] = []
-    dispatch.dispatch(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
+    send_due(ready.database, sent.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
     assert sent == [rows[1], rows[0], rows[2]]
 
 
@@ -67,7 +65,7 @@ def test_two_dispatchers_send_each_execution_once(make_world):
 
     def send(world: "World") -> None:
         for _ in range(5):
-            dispatch.dispatch(
+            send_due(
                 world.database,
                 sent.extend,
                 redispatch=60,

@@ -7,7 +7,6 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, ExecutionFailed, Stale
-from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.executions.leases import MAX_RELEASES
 from functory.engine.executions.outcomes import result_or_raise
@@ -16,6 +15,7 @@ from functory.engine.maintenance import lost_workers
 
 if TYPE_CHECKING:
     pass
+from tests.support.sending import send_due
 from tests.support.state_rules import LEASE, check
 
 pytest_plugins = ["tests.support.world"]
@@ -275,7 +275,7 @@ def test_no_execution_starts_before_it_was_created_or_ends_before_it_has_started
     row = ready.start("once")
     sent: list[str] = []
     window = DispatchWindow()
-    dispatch.dispatch(ready.database, sent.extend, redispatch=5, worker_ttl=LEASE, window=window)
+    send_due(ready.database, sent.extend, redispatch=5, worker_ttl=LEASE, window=window)
     assert sent == [row["id"]]
     ready.advance(-0.003)
     ready.finish(ready.claim(row), outcome)

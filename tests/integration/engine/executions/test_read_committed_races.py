@@ -26,6 +26,7 @@ from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.maintenance import compensator, lost_workers
 from tests.support.patience import patient
 from tests.support.queue_places import place_of
+from tests.support.sending import send_due
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
@@ -284,9 +285,7 @@ def test_a_release_and_the_reaper(pair: tuple[World, World]) -> None:
 
 
 def sent(world: World, into: list[str]) -> int:
-    return dispatch.dispatch(
-        world.database, into.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow()
-    )
+    return send_due(world.database, into.extend, redispatch=60, worker_ttl=LEASE, window=DispatchWindow())
 
 
 def test_a_failed_sending_leaves_an_execution_that_is_being_claimed(pair: tuple[World, World]) -> None:

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.executions import dispatch, queue_rows, ready_queue, worker_registry
+from functory.engine.executions import queue_rows, ready_queue, worker_registry
 from functory.engine.executions.dispatch_window import PER_SLOT, REFILL_SECONDS, DispatchWindow
 from tests.support.queue_places import place_of
+from tests.support.sending import send_due
 
 if TYPE_CHECKING:
     from tests.support.world import World
@@ -38,7 +39,7 @@ class Broker:
     def dispatch(self, **options: Any) -> list[str]:
         before = len(self.sent)
         given: Any = self.options | options
-        dispatch.dispatch(self.world.database, self.sent.extend, window=self.window, **given)
+        send_due(self.world.database, self.sent.extend, window=self.window, **given)
         return self.sent[before:]
 
 

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from functory.engine.database import migrations, schema
 from functory.engine.errors import Conflict, NotFound, Stale
 from functory.engine.events import routing_queue
-from functory.engine.executions import dispatch
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.dispatch_window import DispatchWindow
@@ -24,6 +23,7 @@ from functory.engine.maintenance.invariants import verify
 from functory.engine.maintenance.reaper import Reaper
 from tests.services.installation import Missing, find
 from tests.services.postgres import Postgres
+from tests.support.sending import send_due
 from tests.support.waiting import wait_for
 from tests.support.world import World
 
@@ -155,9 +155,7 @@ def replay(one: One) -> Any:
 
 def send(one: One) -> Any:
     window = DispatchWindow()
-    return dispatch.dispatch(
-        one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, window=window
-    )
+    return send_due(one.world.database, lambda ids: None, redispatch=60, worker_ttl=30, window=window)
 
 
 DEEDS = (claim, claim_any, finish, release, release_unbegun, heartbeat, reap, cancel, replay, send)

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from functory.engine.database import schema
-from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.maintenance import lost_workers
 from tests.support.flow import claim, emit, number, numbers, settle, trigger, turn
 from tests.support.queue_places import with_places
+from tests.support.sending import send_due
 from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
@@ -95,7 +95,7 @@ def test_messages_that_were_sent_before_the_pause_are_refused_too(world: World) 
     settle(world)
     world.advance(100)
     sent: list[str] = []
-    dispatch.dispatch(world.database, sent.extend, redispatch=30, worker_ttl=30, window=DispatchWindow())
+    send_due(world.database, sent.extend, redispatch=30, worker_ttl=30, window=DispatchWindow())
     assert len(sent) == 5
     claims = [one for id_ in sent for one in world.worker.claim([id_])]
     assert numbers(claims) == [0]

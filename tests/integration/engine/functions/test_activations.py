@@ -188,18 +188,6 @@ def test_a_deleted_function_has_no_open_activation_and_keeps_its_history(world: 
     check(world)
 
 
-def test_what_older_code_activated_is_completed(world: World) -> None:
-    for number in (1, 2):
-        save(world, number)
-    with world.database.write() as tx:
-        tx.execute(schema.function.update().values(active=1))
-    assert verify(world.database, world.settings, only=["I16"])[0].count == 2
-    world.functions.activate("work", 1)
-    newest = world.functions.history("work")[0]
-    assert (newest["version"], newest["reason"]) == (1, "restore")
-    check(world)
-
-
 def failing(error: str | None) -> Callable[..., Any]:
     """An inspection that reports this error of executing the source."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from functory.engine.database import migrations, schema
+from functory.engine.database import schema
 from tests.support.user_tables import Shop
 from tests.support.waiting import wait_for
 from tests.support.world import on_postgresql
@@ -184,25 +184,3 @@ def test_the_router_is_woken(shop: Shop, tmp_path: Path) -> None:
     seen = shop.world.database.wakeup.generation("events")
     shop.sql("INSERT INTO shop.orders (id) VALUES (1)")
     assert shop.world.database.wakeup.wait("events", seen, 20) > seen
-
-
-@on_postgresql
-def test_captured_tables_emit_events_before_and_after_a_migration(shop: Shop) -> None:
-    shop.watch()
-    shop.sql("INSERT INTO shop.orders (id) VALUES (1)")
-    before = shop.world.rows(schema.event)
-    body = sa.text("SELECT prosrc FROM pg_proc WHERE prosrc LIKE '%written_at%'")
-    with shop.world.database.read() as tx:
-        (now,) = tx.execute(body).scalars()
-    migrations.downgrade(shop.world.database, "0007")
-    shop.sql("INSERT INTO shop.orders (id) VALUES (2)")
-    with shop.world.database.read() as tx:
-        assert tx.scalar(sa.text("SELECT count(*) FROM outbox")) == len(before) + 1
-    migrations.upgrade(shop.world.database)
-    shop.sql("INSERT INTO shop.orders (id) VALUES (3)")
-    with shop.world.database.read() as tx:
-        (again,) = tx.execute(body).scalars()
-        assert again == now
-    queued = {row["event_id"]: row["published"] for row in shop.world.rows(schema.routing_queue)}
-    made = shop.world.rows(schema.event, schema.event.c.type == "row.inserted")
-    assert [queued[row["id"]] for row in sorted(made, key=lambda row: row["id"])] == [True, True, False]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from functory.engine.database import migrations, schema
+from functory.engine.database import schema
 from functory.engine.errors import Stale
 from functory.engine.events import store as event_store
 from functory.engine.events.receipts import IncomingEvent
@@ -25,7 +24,6 @@ pytest_plugins = ["tests.support.world"]
 
 # A minute: ten in a window.
 RATE: dict[str, Any] = {"max_per_minute": 1}
-_WAITS = "SELECT route_after FROM routing_queue JOIN event ON event.id = event_id WHERE subject = :subject"
 CONFIGS: dict[str, dict[str, Any]] = {
     "queue": {"queue": "in", "broker": "own"},
     "file": {"path": "/srv/in"},
@@ -207,16 +205,3 @@ def test_changes_of_a_table_become_events_that_wait_for_the_end_of_the_pause(
     world.sources.resume("table", "orders")
     paused_table.sql("INSERT INTO shop.orders VALUES (3, 'c', 1, NULL)")
     assert world.route() == [("t", None)] * 3
-
-
-@pytest.mark.postgres
-@on_postgresql
-def test_an_earlier_schema_takes_the_changes_of_a_paused_table(world: World, paused_table: Shop) -> None:
-    migrations.downgrade(world.database, "0011")
-    try:
-        paused_table.sql("INSERT INTO shop.orders VALUES (3, 'c', 1, NULL)")
-        with world.database.read() as tx:
-            (waits,) = tx.execute(sa.text(_WAITS), {"subject": "shop.orders/3"}).scalars()
-    finally:
-        migrations.upgrade(world.database)
-    assert waits is None

@@ -17,7 +17,7 @@ from functory.client.services import STARTS_BEFORE_SENDING
 from functory.engine.executions.dispatch_window import MIN_WINDOW
 from functory.engine.settings import load_settings
 from functory.workers.app import queue_name
-from functory.workers.client_sender import ClientSender
+from functory.workers.sending.client_sender import ClientSender
 from tests.services.tcp_proxy import Door
 from tests.support.queue_places import with_places
 from tests.support.waiting import wait_for
@@ -146,7 +146,7 @@ def test_what_cannot_be_sent_before_the_end_goes_to_the_backlog(
     let_dispatcher_send(client, started_and_connected(client))
     sender = client._sender
     assert sender is not None
-    monkeypatch.setattr("functory.workers.client_sender.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("functory.workers.sending.client_sender.CLOSE_SECONDS", 0.1)
     # Its thread hangs.
     monkeypatch.setattr(ClientSender, "_add", lambda self, ids: self._committed.extend(ids))
     ids = start(client, 2)

@@ -14,8 +14,8 @@ from functory.engine.events import exchange, outbox
 from functory.engine.events.batch_publisher import OutboxOnly
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.settings import load_settings
-from functory.workers.dispatcher import Dispatcher
-from functory.workers.task_sender import TaskSender
+from functory.workers.sending.dispatcher import Dispatcher
+from functory.workers.sending.task_sender import TaskSender
 from tests.services.faulty_proxy import FaultyProxy
 from tests.support.queue_places import place_of, with_places
 from tests.support.world import World, on_postgresql

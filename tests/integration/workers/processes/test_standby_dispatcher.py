@@ -2,9 +2,9 @@
 
 import pytest
 
-from functory.workers import dispatcher
-from functory.workers.dispatcher import StandbyDispatcher
-from functory.workers.task_sender import TaskSender
+from functory.workers.sending import dispatcher
+from functory.workers.sending.dispatcher import StandbyDispatcher
+from functory.workers.sending.task_sender import TaskSender
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]

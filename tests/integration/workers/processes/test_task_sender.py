@@ -13,7 +13,7 @@ from functory.engine.events.publisher_confirms import PublisherConfirms
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.settings import load_settings
 from functory.workers.app import queue_name
-from functory.workers.task_sender import MESSAGES_PER_SLOT, TaskSender
+from functory.workers.sending.task_sender import MESSAGES_PER_SLOT, TaskSender
 
 pytestmark = pytest.mark.rabbitmq
 

@@ -10,28 +10,24 @@ again.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
+from functory.engine.backoff import HALF, Backoff
 from functory.engine.database.connection import Database
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Unavailable
-from functory.engine.executions import direct_dispatch, dispatch
+from functory.engine.executions import direct_dispatch
 from functory.engine.executions.direct_dispatch import Room
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.settings import Settings
+from functory.workers.sending.sending import give_back, log_failure
 
 if TYPE_CHECKING:
-    from functory.workers.task_sender import TaskSender
+    from functory.workers.sending.task_sender import TaskSender
 
-log = structlog.get_logger("functory.client_sender")
-
-# Seconds between two tries to connect: twice as many after each, up to the second number.
+# First and longest pause (seconds) between two tries to connect.
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 # At the end: how long (seconds) the last messages may take.
 CLOSE_SECONDS = 3.0
@@ -74,27 +70,25 @@ class ClientSender:
 
     def _run(self) -> None:
         # Here and not above: it loads Celery, which no caller has to wait for.
-        from functory.workers.task_sender import TaskSender
+        from functory.workers.sending.task_sender import TaskSender
 
         sender = TaskSender(self._settings, window=self._window)
-        pause = RETRY_SECONDS
+        # Spread, because all clients lose the same broker.
+        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS, spread=HALF)
         while not self._closed:
             try:
                 sender.open()
-                self._connected, pause = True, RETRY_SECONDS
+                backoff.succeeded()
+                self._connected = True
                 self._send_until_closed(sender)
             except Exception as error:
                 self._connected = False
                 self._give_back()
-                if isinstance(error, Unavailable):
-                    log.debug("the broker is unavailable, executions wait in the backlog", why=error.why)
-                else:
-                    log.exception("executions could not be sent, they wait in the backlog")
+                log_failure(error)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, pause)
+                self._changed.wait_for(lambda: self._closed, backoff.failed())
             # A transaction that had asked for room before may have committed since.
             self._give_back()
-            pause = min(MAX_RETRY_SECONDS, 2 * pause)
         sender.close()
 
     def _send_until_closed(self, sender: TaskSender) -> None:
@@ -114,5 +108,4 @@ class ClientSender:
         with self._changed:
             ids, self._committed = self._committed, []
         if ids:
-            with contextlib.suppress(Unavailable):
-                dispatch.redispatch_now(self._database, ids)
+            give_back(self._database, ids)

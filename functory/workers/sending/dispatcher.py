@@ -13,8 +13,8 @@ from functory.engine.executions import dispatch
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.service import Service
 from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
-from functory.workers.task_sender import TaskSender
+from functory.workers.sending.sending import Sending
+from functory.workers.sending.task_sender import TaskSender
 
 # A dispatcher that stands by looks this often (seconds) for executions that are due for that long and were not sent.
 STANDBY_SECONDS = 5.0
@@ -33,11 +33,12 @@ class Dispatcher(Service):
         self.window = DispatchWindow()
         self._database = database
         self._settings = settings
-        self._sender = sender or self.new_sender()
+        self._sender = sender or self._new_sender()
+        self._sending = Sending(database, self.window, self._sender)
 
-    def new_sender(self) -> TaskSender:
-        """Make a sender for another thread of this process."""
-        return TaskSender(self._settings, window=self.window)
+    def new_sending(self) -> Sending:
+        """Return the sending of another thread of this process: with the same window, and a connection of its own."""
+        return Sending(self._database, self.window, self._new_sender())
 
     def run_once(self) -> bool:
         """Send one batch. Always False: an execution that no worker has room for waits for :meth:`next_due`."""
@@ -51,15 +52,9 @@ class Dispatcher(Service):
         if self._sender.failed:
             # Before it takes rows: while the broker is unavailable, they stay as they are for workers that poll.
             self._sender.open()
-        sent = dispatch.dispatch(
-            self._database,
-            self._sender.send,
-            redispatch=self._settings.redispatch_seconds,
-            worker_ttl=self._settings.lease_seconds,
-            window=self.window,
+        return self._sending.send_due(
+            redispatch=self._settings.redispatch_seconds, worker_ttl=self._settings.lease_seconds
         )
-        metrics.dispatched.inc(sent)
-        return sent
 
     def next_due(self) -> float | None:
         """Seconds until a retry or delayed execution is due, or a full dispatch window may have room."""
@@ -67,7 +62,10 @@ class Dispatcher(Service):
 
     def close(self) -> None:
         """Close the connection to the broker."""
-        self._sender.close()
+        self._sending.close()
+
+    def _new_sender(self) -> TaskSender:
+        return TaskSender(self._settings, window=self.window)
 
 
 class StandbyDispatcher(Service):
