@@ -19,7 +19,7 @@ import structlog
 
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.host import UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Code, Job, Limits
+from functory.workers.sandbox.protocol.job import ChildLimits, Code, Job
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.runner import Runner
 
@@ -33,7 +33,7 @@ FLOATS = [number / 7 for number in range(60_000)]
 PAUSE_SECONDS = 0.005
 # What a spare takes to be forked and confined, several times.
 SPARE_SECONDS = 0.04
-_LIMITS = Limits(wall_seconds=60.0, result_bytes=2 * MEGABYTE)
+_LIMITS = ChildLimits(wall_seconds=60.0, result_bytes=2 * MEGABYTE)
 
 
 def jobs() -> dict[str, Job]:

@@ -21,13 +21,13 @@ from typing import Any
 import structlog
 
 from functory.workers.sandbox.protocol.host import UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Code, Job, Limits
+from functory.workers.sandbox.protocol.job import ChildLimits, Code, Job
 from functory.workers.sandbox.runner import Runner
 
 MEMORY_BYTES = 128 * 2**20
 CPU_SECONDS = 8.0
 _ROOT = Path(__file__).resolve().parents[1]
-_LIMITS = Limits(
+_LIMITS = ChildLimits(
     wall_seconds=60.0, total_seconds=60.0, cpu_seconds=CPU_SECONDS, memory_bytes=MEMORY_BYTES, calls=100_000
 )
 

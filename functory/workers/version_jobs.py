@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from functory.engine.functions import limits as function_limits
-from functory.workers.sandbox.protocol.job import Code, Limits
+from functory.workers.sandbox.protocol.job import ChildLimits, Code
 
 
-def sandbox_limits(limit: function_limits.Limits) -> Limits:
+def sandbox_limits(limit: function_limits.Limits) -> ChildLimits:
     """The limits that the sandbox enforces, of those that a version has."""
-    return Limits(
+    return ChildLimits(
         wall_seconds=limit.timeout,
         cpu_seconds=limit.cpu_seconds(),
         memory_bytes=limit.memory_bytes,

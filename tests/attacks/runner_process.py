@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from functory.workers.sandbox.pool.pool import Options
-from functory.workers.sandbox.protocol.job import Code, Grants, Job, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits, Code, Job
 from functory.workers.sandbox.runner import Runner
 from tests.attacks.case import PARTS, Case, Report, stored
 from tests.attacks.catalogue import CASES
@@ -114,12 +114,12 @@ class World:
                 entry=code.key,
                 codes={code.key: code},
                 input={} if raw else {"d": facts},
-                limits=Limits(**case.limits),
+                limits=ChildLimits(**case.limits),
                 reuse=case.reuse or not case.grants,
                 tidy=not case.reuse,
                 packages=(facts["packages"],) if case.planted else (),
                 preload=("planted",) if case.planted else (),
-                grants=Grants(**(case.grants or {})),
+                grants=ChildGrants(**(case.grants or {})),
             ),
             host,
         )

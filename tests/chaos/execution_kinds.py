@@ -10,10 +10,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
-from functory.workers.sandbox.protocol.job import Grants, Job, Limits, Outcome
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits, Job, Outcome
 from tests.support.runner_world import job
 
-_QUICK = Limits(wall_seconds=60.0, total_seconds=90.0, cpu_seconds=30.0)
+_QUICK = ChildLimits(wall_seconds=60.0, total_seconds=90.0, cpu_seconds=30.0)
 _BIG = 200_000
 
 _PLAIN = "def f(n):\n    return n * 2"
@@ -95,7 +95,7 @@ def _plain(n: int) -> Task:
 
 
 def _short(source: str, seconds: float, *statuses: str) -> Callable[[int], Task]:
-    limits = Limits(wall_seconds=seconds, total_seconds=90.0, cpu_seconds=30.0)
+    limits = ChildLimits(wall_seconds=seconds, total_seconds=90.0, cpu_seconds=30.0)
     return lambda n: Task("short", _made(n, source, limits=limits), (*statuses, "timed_out"), n)
 
 
@@ -127,12 +127,12 @@ class Sorts:
                 n,
                 _PROGRAM,
                 input={"seconds": f"3600.{mark}"},
-                grants=Grants(subprocess=True),
-                limits=Limits(wall_seconds=60.0, processes=4),
+                grants=ChildGrants(subprocess=True),
+                limits=ChildLimits(wall_seconds=60.0, processes=4),
             )
             return Task("program", made, ("succeeded",), n)
 
-        hosts = Grants(hosts=("127.0.0.1:9",))
+        hosts = ChildGrants(hosts=("127.0.0.1:9",))
         self._weights: dict[Callable[[int], Task], int] = {
             _plain: 20,
             _simple("failing", _FAIL, "failed"): 6,

@@ -10,7 +10,7 @@ import time
 
 from functory.workers.sandbox.confinement.confine import Confinement
 from functory.workers.sandbox.pool.pool import Options
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.protocol.plan import Plan
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, job, open_files
@@ -30,7 +30,7 @@ def test_a_child_whose_zygote_dies_before_it_is_confined_ends_in_silence(tmp_pat
             if os.fork() == 0:
                 while os.getppid() == own:
                     time.sleep(0.001)
-                confinement.confine_child(Limits().bounds(), 1, str(tmp_path))
+                confinement.confine_child(ChildLimits().bounds(), 1, str(tmp_path))
                 os.write(writing, b"it went on")
         except BaseException as error:
             os.write(writing, repr(error).encode())

@@ -119,12 +119,12 @@ class Model:
         if claim is None:
             where = Where(id_)
         else:
-            link = tuple((one["trigger"], one["subject"]) for one in claim.row["chain"])
-            where = Where(claim.row["root_id"], claim.row["depth"], link)
-            if claim.row["trigger_id"]:
+            link = tuple((one["trigger"], one["subject"]) for one in claim.row.chain)
+            where = Where(claim.row.root_id, claim.row.depth, link)
+            if claim.row.trigger_id:
                 # The execution itself has the provenance that the model computes.
-                source = self.events[claim.row["event_id"]]
-                expected = (*source[2].chain, (claim.row["trigger_id"], source[1]))
+                source = self.events[claim.row.event_id]
+                expected = (*source[2].chain, (claim.row.trigger_id, source[1]))
                 assert where == Where(source[2].root, source[2].depth + 1, expected)
         self.events[id_] = type_, subject, where
 
@@ -221,8 +221,8 @@ class Model:
         """Run all due executions: each emits the type in its name, on the subject of its event and on another."""
         claims = self.world.worker.claim_any(limit)
         for claim in claims:
-            subject = claim.row["chain"][-1]["subject"] if claim.row["chain"] else None
-            for number, type_ in enumerate(claim.row["function"].removeprefix("emits_")):
+            subject = claim.row.chain[-1]["subject"] if claim.row.chain else None
+            for number, type_ in enumerate(claim.row.function.removeprefix("emits_")):
                 self.emit(type_, subject if number != 1 else SUBJECTS[0], claim)
             self.world.finish(claim)
         return len(claims)

@@ -6,6 +6,7 @@ from typing import Any
 
 from functory.engine.database import schema
 from functory.engine.executions.claims import Claim
+from functory.engine.executions.execution_row import ExecutionRow
 from tests.support.world import World
 
 TICK = {"type": ["tick"]}
@@ -36,9 +37,10 @@ def settle(world: World) -> list[tuple[str, str | None]]:
     return firings
 
 
-def number(row: Mapping[str, Any]) -> int:
+def number(row: Mapping[str, Any] | ExecutionRow) -> int:
     """The `n` of the event that started an execution."""
-    return next(iter(row["input"].values()))[0]["data"]["n"]
+    given = row.input if isinstance(row, ExecutionRow) else row["input"]
+    return next(iter(given.values()))[0]["data"]["n"]
 
 
 def claim(world: World, limit: int = 1000) -> list[Claim]:

@@ -156,7 +156,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
     settle(world)
     claims = world.worker.claim_any(100)
     for claim in claims:
-        world.finish(claim, "cancelled" if claim.row["cancel_requested_at"] else "succeeded", {"ok": True})
+        world.finish(claim, "cancelled" if claim.row.cancel_requested_at else "succeeded", {"ok": True})
     finish_all_with(world, {"ok": True})
     for number in range(4):
         world.events.emit("many", {"n": number})
@@ -168,7 +168,7 @@ def _matches(world: World, ids: dict[str, str]) -> None:
         world.events.emit(name, {})
     settle(world)
     for claim in world.worker.claim_any(100):
-        world.finish(claim, "failed" if claim.row["has_concurrency"] else "succeeded")
+        world.finish(claim, "failed" if claim.row.has_concurrency else "succeeded")
     world.advance(3700)
     finish_all(world)
     world.replay_suppressed("held", ids["plain"], author="ada")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from functory.workers.sandbox.protocol.host import UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Code, Job, Limits
+from functory.workers.sandbox.protocol.job import ChildLimits, Code, Job
 
-QUICK = Limits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0)
+QUICK = ChildLimits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0)
 
 
 def code(source: str, name: str = "f", version: int = 1, **fields: Any) -> Code:
@@ -24,7 +24,11 @@ def code(source: str, name: str = "f", version: int = 1, **fields: Any) -> Code:
 
 
 def job(
-    entry: Code | str, *dependencies: Code, input: dict | None = None, limits: Limits = QUICK, **fields: Any
+    entry: Code | str,
+    *dependencies: Code,
+    input: dict | None = None,
+    limits: ChildLimits = QUICK,
+    **fields: Any,
 ) -> Job:
     """One attempt at running ``entry``, linked to exactly the versions given."""
     if isinstance(entry, str):

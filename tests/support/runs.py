@@ -52,10 +52,10 @@ class RunsWorld:
         """Run all due executions: steps by ``code``, functions by the one of their name. Returns their number."""
 
         def act(claim: Claim) -> Any:
-            given = claim.row["input"]
-            if claim.row["cause"] == "step":
+            given = claim.row.input
+            if claim.row.cause == "step":
                 return code(given["memo"], given["given"])
-            return others[claim.row["function"]](**given)
+            return others[claim.row.function](**given)
 
         return self.world.work(act)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import asdict
+
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator
 from tests.support.world import World
@@ -37,7 +39,7 @@ def undone(world: World, outcome: str = "succeeded", rounds: int = 100) -> list[
         claims = world.worker.claim_any(100)
         for claim in claims:
             world.finish(claim, outcome)
-            ran.append(dict(claim.row))
+            ran.append(asdict(claim.row))
         if not moved and not claims:
             return ran
     raise AssertionError(f"no end after {rounds} rounds")

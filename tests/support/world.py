@@ -29,6 +29,7 @@ from functory.engine.database.postgres_pipeline import PipelinedConnection
 from functory.engine.events.store import Events
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.claims import Claim
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
@@ -171,9 +172,9 @@ class World:
         """Queue an execution without input."""
         return self.executions.start(function, {}, **options)
 
-    def claim(self, row: Mapping[str, Any], worker: Attempts | None = None) -> Claim:
+    def claim(self, row: Mapping[str, Any] | ExecutionRow, worker: Attempts | None = None) -> Claim:
         """Claim one execution, which must be claimable."""
-        (claim,) = (worker or self.worker).claim([row["id"]])
+        (claim,) = (worker or self.worker).claim([row.id if isinstance(row, ExecutionRow) else row["id"]])
         return claim
 
     def finish(

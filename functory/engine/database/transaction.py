@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult, Dialect
@@ -14,6 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from functory.engine.database import sqlite_rows
 from functory.engine.database.clock import ServerIds
+from functory.engine.database.typed_rows import TypedRow
+
+R = TypeVar("R", bound=TypedRow)
 
 # From this number of rows on, COPY takes PostgreSQL and its client less time than INSERT.
 COPY_ROWS = 4
@@ -135,6 +138,17 @@ class Tx:
     def rows(self, statement: sa.Executable, values: Any = None) -> list[dict[str, Any]]:
         """Return all rows of a statement as dictionaries."""
         return _mappings(self.connection.execute(statement, values))
+
+    def all(self, type_: type[R], statement: sa.Executable, values: Any = None) -> list[R]:
+        """Return all rows of a statement that selects the columns of ``type_``
+        (:func:`functory.engine.database.typed_rows.columns`) as typed rows.
+        """
+        return [type_(*row) for row in self.connection.execute(statement, values)]
+
+    def one(self, type_: type[R], statement: sa.Executable, values: Any = None) -> R | None:
+        """Return the first row of a statement as a typed row (:meth:`all`), or None."""
+        row = self.connection.execute(statement, values).first()
+        return None if row is None else type_(*row)
 
     def values(
         self, statement: sa.Executable, values: Mapping[str, Any], columns: Sequence[sa.ColumnElement[Any]]

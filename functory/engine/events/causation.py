@@ -14,10 +14,25 @@ import sqlalchemy as sa
 
 from functory.engine.database.connection import Tx
 from functory.engine.database.schema import Id, execution
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.errors import Stale
 
 # Links of a chain; chains of the default depth are far shorter.
 MAX_LINKS = 64
+
+
+class CausingExecution(TypedRow, frozen=True):
+    """The columns of an execution that make it a cause (:meth:`Cause.from_row`)."""
+
+    id: str
+    fence: int
+    root_id: str
+    depth: int
+    chain: Sequence[Mapping[str, Any]]
+    function: str
+
+
+CAUSE_COLUMNS = columns(CausingExecution, execution)
 
 
 @dataclass(frozen=True)
@@ -36,11 +51,9 @@ class Cause:
     function: str
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Cause:
+    def from_row(cls, row: CausingExecution) -> Cause:
         """Return the cause that an execution row describes."""
-        return cls(
-            row["id"], row["fence"], row["root_id"], row["depth"], tuple(row["chain"]), row["function"]
-        )
+        return cls(row.id, row.fence, row.root_id, row.depth, tuple(row.chain), row.function)
 
 
 def extend_chain(chain: Sequence[Mapping[str, Any]], link: Mapping[str, Any]) -> list[Mapping[str, Any]]:

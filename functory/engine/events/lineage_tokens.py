@@ -17,10 +17,9 @@ import hashlib
 import hmac
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -29,7 +28,7 @@ import structlog
 from functory.engine.database.schema import Id, execution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.telemetry import metrics, trace_context, traces
 
 log = structlog.get_logger("functory.lineage")
@@ -51,7 +50,7 @@ _TOKEN = re.compile(
 )
 # Built once, because it runs with each request that carries a token. The lock keeps the tree until the commit.
 _EXECUTION = (
-    sa.select(*(execution.c[name] for name in ("id", "fence", "root_id", "depth", "chain", "function")))
+    sa.select(*CAUSE_COLUMNS)
     .where(execution.c.id == sa.bindparam("id", type_=Id))
     .with_for_update(read=True, key_share=True)
 )
@@ -77,17 +76,17 @@ class LineageTokens:
         self._derive_keys = derive_keys
         self._warned = False
 
-    def headers(self, row: Mapping[str, Any], now: datetime) -> dict[str, str]:
+    def headers(self, row: CausingExecution, now: datetime) -> dict[str, str]:
         """Return the headers for requests of the execution ``row``; none without a key."""
         keys = self._load_keys()
         if not keys:
             return {}
         key = keys[0]
-        root, own = (UUID(row[name]).hex for name in ("root_id", "id"))
+        root, own = (UUID(id_).hex for id_ in (row.root_id, row.id))
         expires = int((now + VALID_FOR).timestamp())
-        signed = f"v1.{_deployment(key)}.{root}.{own}.{row['depth']}.{expires}"
+        signed = f"v1.{_deployment(key)}.{root}.{own}.{row.depth}.{expires}"
         token = f"{signed}.{_mac(key, signed)}"
-        context = traces.context_of_attempt(row).header()
+        context = traces.context_of_attempt(row.root_id, row.id, row.fence).header()
         return {HEADER: token, trace_context.HEADER: context, TRACESTATE: f"{MEMBER}={token}"}
 
     def verify(self, headers: Iterable[tuple[str, str]], now: datetime) -> LineageToken | None:
@@ -122,8 +121,8 @@ def find_cause(tx: Tx, token: LineageToken | None) -> Cause | None:
     """
     if token is None:
         return None
-    row = tx.first(_EXECUTION, {"id": token.execution_id})
-    known = row is not None and (row["root_id"], row["depth"]) == (token.root_id, token.depth)
+    row = tx.one(CausingExecution, _EXECUTION, {"id": token.execution_id})
+    known = row is not None and (row.root_id, row.depth) == (token.root_id, token.depth)
     metrics.lineage_tokens.labels("continued" if known else "unknown").inc()
     return Cause.from_row(row) if row is not None and known else None
 

@@ -59,9 +59,9 @@ def cancel_open(tx: Tx, id_: str, author: str) -> str | None:
     row = cancel_row(tx, id_, author)
     if row is None:
         return None
-    if row["state"] == "queued":
+    if row.state == "queued":
         transitions.after_end(tx, row, "cancelled", error_of(author))
-    return row["state"]
+    return row.state
 
 
 def _state(tx: Tx, id_: str) -> str:

@@ -16,24 +16,22 @@ import sqlalchemy as sa
 from functory.engine.database.id_lists import among, one_of
 from functory.engine.database.schema import Instant, attempt, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import columns
 from functory.engine.events import decided_events
 from functory.engine.events.decided_events import TriggerFacts
 from functory.engine.executions import queue_rows
+from functory.engine.executions.execution_row import ExecutionRow
+from functory.engine.executions.queue_rows import InFlight
 from functory.engine.executions.runnable_versions import RunnableVersion
 from functory.engine.functions import grant_approvals
 from functory.engine.serialization import json_codec
 
-# What an attempt needs of its execution. Results, leases and the like of earlier attempts are not read.
-_COLUMNS = [
-    execution.c[name]
-    for name in (
-        "id", "function", "version", "version_id", "cause", "trigger_id", "event_id", "parent_id", "root_id", "depth",
-        "chain", "input", "attempt", "failures", "max_attempts", "retries", "fence", "run_at", "has_concurrency",
-        "throttle", "cancel_requested_at", "created_at", "started_at",
-    )
-]  # fmt: skip
-_PLACE = [in_flight.c[name] for name in queue_rows.CLAIMED_COLUMNS]
+_COLUMNS = columns(ExecutionRow, execution)
+_PLACE = columns(InFlight, in_flight)
 _FACTS = [grant_approvals.CHANGE_COUNTER, *decided_events.FACT_COLUMNS]
+# A claim returns the execution, the facts, and on PostgreSQL the place.
+_FACTS_AT = len(_COLUMNS)
+_PLACE_AT = _FACTS_AT + len(_FACTS)
 _NOW = sa.bindparam("now", type_=Instant)
 # The clocks of two processes differ by some milliseconds: no execution starts before it was created.
 _STARTED = sa.case((execution.c.created_at > _NOW, execution.c.created_at), else_=_NOW)
@@ -92,13 +90,13 @@ _CLAIMED = _claimed(*_CLAIMABLE, sa.or_(execution.c.id.in_(_SENT), execution.c.i
 
 @dataclass
 class Taken:
-    """Claimed executions: their rows (with the columns that an attempt needs), and their rows in flight by id.
+    """Claimed executions: their rows, and their places in flight by id.
 
     ``grant_changes`` is the counter of grant approvals. The facts about triggers are those of the claim.
     """
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    places: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: list[ExecutionRow] = field(default_factory=list)
+    places: dict[str, InFlight] = field(default_factory=dict)
     grant_changes: int | None = None
     facts: TriggerFacts | None = None
 
@@ -113,20 +111,17 @@ def take(tx: Tx, ids: Sequence[str], worker_id: str, lease_until: datetime) -> T
         result = tx.values(_claimed_with_places(), given, [*_COLUMNS, *_FACTS, *_PLACE])
     else:
         result = tx.values(_CLAIMED, given, [*_COLUMNS, *_FACTS])
-    names = [column.name for column in _COLUMNS]
-    place_names = [column.name for column in _PLACE]
-    count = len(names)
     taken = Taken()
     for values in result:
-        row = dict(zip(names, values, strict=False))
+        row = ExecutionRow(*values[:_FACTS_AT])
         taken.rows.append(row)
         if taken.facts is None:
-            taken.grant_changes, *facts = values[count : count + len(_FACTS)]
+            taken.grant_changes, *facts = values[_FACTS_AT:_PLACE_AT]
             taken.facts = TriggerFacts(*facts)
-        place = values[count + len(_FACTS) :]
+        place = values[_PLACE_AT:]
         if place and place[0] is not None:
-            taken.places[row["id"]] = dict(zip(place_names, place, strict=True))
-    missing = [row["id"] for row in taken.rows if row["id"] not in taken.places]
+            taken.places[row.id] = InFlight(*place)
+    missing = [row.id for row in taken.rows if row.id not in taken.places]
     if missing:
         # Never sent; or moved between the queue tables while this statement waited for their rows.
         taken.places |= queue_rows.mark_claimed(tx, missing)
@@ -144,7 +139,7 @@ _BEGUN = """
 
 def add_attempts(
     tx: Tx,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ExecutionRow],
     queued_seconds: Sequence[float | None],
     runnable: Mapping[str, RunnableVersion],
     worker_id: str,
@@ -154,10 +149,10 @@ def add_attempts(
     if tx.dialect == "postgresql":
         given = [
             {
-                "id": row["id"],
-                "fence": row["fence"],
-                "number": row["attempt"],
-                "box": row["version_id"],
+                "id": row.id,
+                "fence": row.fence,
+                "number": row.attempt,
+                "box": row.version_id,
                 "queued": queued,
             }
             for row, queued in zip(rows, queued_seconds, strict=True)
@@ -170,12 +165,12 @@ def add_attempts(
         attempt,
         [
             {
-                "execution_id": row["id"],
-                "fence": row["fence"],
-                "number": row["attempt"],
+                "execution_id": row.id,
+                "fence": row.fence,
+                "number": row.attempt,
                 "worker_id": worker_id,
                 "isolation": isolation,
-                "sandbox": runnable[row["version_id"]].sandbox,
+                "sandbox": runnable[row.version_id].sandbox,
                 "started_at": tx.now,
                 "queued_seconds": queued,
             }

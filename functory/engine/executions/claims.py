@@ -28,6 +28,7 @@ from functory.engine.executions.execution_events import (
     event_data,
     execution_event,
 )
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
 from functory.engine.functions.log_policies import ALL, LogPolicy
@@ -52,7 +53,7 @@ class Claim:
     its codes together, because they share a process.
     """
 
-    row: Mapping[str, Any]
+    row: ExecutionRow
     version: Mapping[str, Any]
     codes: Mapping[str, Mapping[str, Any]]
     limits: Limits
@@ -66,11 +67,17 @@ class Claim:
 
     @property
     def id(self) -> str:
-        return self.row["id"]
+        return self.row.id
 
     @property
     def fence(self) -> int:
-        return self.row["fence"]
+        return self.row.fence
+
+    @property
+    def started_at(self) -> datetime:
+        """When the first attempt of the execution began."""
+        assert self.row.started_at is not None
+        return self.row.started_at
 
     @property
     def cause(self) -> Cause:
@@ -180,12 +187,12 @@ class Claims:
         taken.clear()
         if not rows:
             return []
-        taken.update({(row["id"], row["fence"]): tx.now for row in rows})
+        taken.update({(row.id, row.fence): tx.now for row in rows})
         order = {id_: position for position, id_ in enumerate(ids)}
-        rows.sort(key=lambda row: order[row["id"]])
-        runnable = self._runnable.get(tx, claimed.grant_changes, {row["version_id"] for row in rows})
+        rows.sort(key=lambda row: order[row.id])
+        runnable = self._runnable.get(tx, claimed.grant_changes, {row.version_id for row in rows})
         _record_versions(tx, rows, runnable)
-        queued = [_seconds_since(places[row["id"]]["dispatched_at"], tx.now) for row in rows]
+        queued = [_seconds_since(places[row.id].dispatched_at, tx.now) for row in rows]
         claim_batch.add_attempts(tx, rows, queued, runnable, self._worker_id, self._isolation)
         self._append_events(
             tx,
@@ -193,7 +200,7 @@ class Claims:
             claimed.facts,
         )
         return [
-            _claim_of(row, runnable[row["version_id"]], tx.now, seconds)
+            _claim_of(row, runnable[row.version_id], tx.now, seconds)
             for row, seconds in zip(rows, queued, strict=True)
         ]
 
@@ -205,18 +212,16 @@ _RECORDED = (
 )
 
 
-def _record_versions(
-    tx: Tx, rows: Sequence[Mapping[str, Any]], runnable: Mapping[str, RunnableVersion]
-) -> None:
+def _record_versions(tx: Tx, rows: Sequence[ExecutionRow], runnable: Mapping[str, RunnableVersion]) -> None:
     """Record the exact versions of the executions whose functions have dependencies."""
-    exact = [{"own_id": row["id"], "exact": runnable[row["version_id"]].exact} for row in rows]
+    exact = [{"own_id": row.id, "exact": runnable[row.version_id].exact} for row in rows]
     exact = [one for one in exact if one["exact"] is not None]
     if exact:
         tx.execute(_RECORDED, exact)
 
 
 def _claim_of(
-    row: Mapping[str, Any], version: RunnableVersion, claimed_at: datetime, queued_seconds: float | None
+    row: ExecutionRow, version: RunnableVersion, claimed_at: datetime, queued_seconds: float | None
 ) -> Claim:
     return Claim(
         row,

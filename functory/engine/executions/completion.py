@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +33,7 @@ from functory.engine.executions import (
 )
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.ending import Ending
 from functory.engine.executions.execution_events import (
     AppendEvents,
     append_for_router,
@@ -41,7 +42,6 @@ from functory.engine.executions.execution_events import (
 )
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
 from functory.engine.executions.runs import advance, transitions
-from functory.engine.executions.success_batch import Success
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import output_matcher
 from functory.engine.settings import Settings
@@ -62,21 +62,6 @@ _ATTEMPTS = sa.select(
     attempt.c.duration_seconds,
     attempt.c.waited_seconds,
 ).where(one_of_keys((attempt.c.execution_id, attempt.c.fence)))
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The result of one attempt, and what follows it. ``matched`` are the output patterns of a success."""
-
-    claim: Claim
-    attempt_result: AttemptResult
-    next_state: NextState
-    matched: Sequence[tuple[str, dict[str, Any]]] = ()
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """The execution's id and the claim's fence."""
-        return self.claim.id, self.claim.fence
 
 
 class Completions:
@@ -185,18 +170,14 @@ def store_endings(
 ) -> list[NextState | Exception]:
     """Write results and next states: plain successes together, each other ending under a savepoint of its own."""
     done: list[NextState | Exception] = [ending.next_state for ending in endings]
-    transitions.lock_runs(tx, [ending.claim.row for ending in endings])
+    transitions.lock_runs(tx, {ending.claim.id: ending.claim.row.cause for ending in endings})
     plain = [
         position
         for position, ending in enumerate(endings)
         if success_batch.is_plain(ending.claim.row, ending.attempt_result)
     ]
     if plain:
-        successes = [
-            Success(endings[position].claim, endings[position].attempt_result, endings[position].matched)
-            for position in plain
-        ]
-        own = success_batch.store(tx, successes, append_events)
+        own = success_batch.store(tx, [endings[position] for position in plain], append_events)
         for place, position in enumerate(plain):
             if place not in own:
                 done[position] = _stale(endings[position].claim)
@@ -205,15 +186,7 @@ def store_endings(
         ending = endings[position]
         try:
             with contextlib.nullcontext() if len(endings) == 1 else tx.savepoint():
-                done[position] = finish(
-                    tx,
-                    ending.claim,
-                    ending.attempt_result,
-                    ending.next_state,
-                    ending.matched,
-                    append_events,
-                    settings,
-                )
+                done[position] = finish(tx, ending, append_events, settings)
         except Exception as error:
             refused = translate_driver_error(tx.connection.engine.url.render_as_string(), error) or error
             if len(endings) == 1 or isinstance(refused, Unavailable):
@@ -226,19 +199,12 @@ def _stale(claim: Claim) -> Stale:
     return Stale(f"execution {claim.id} no longer belongs to this attempt", f"fence {claim.fence}")
 
 
-def finish(
-    tx: Tx,
-    claim: Claim,
-    attempt_result: AttemptResult,
-    next_state: NextState,
-    patterns: Sequence[tuple[str, dict[str, Any]]],
-    append_events: AppendEvents,
-    settings: Settings,
-) -> NextState:
-    """Write an attempt's result and the execution's next state.
+def finish(tx: Tx, ending: Ending, append_events: AppendEvents, settings: Settings) -> NextState:
+    """Write an attempt's result and the execution's next state. Returns that state: a cancel may have come meanwhile.
 
     Raises :class:`~functory.engine.errors.Stale` when the attempt is a zombie.
     """
+    claim, attempt_result, next_state = ending.claim, ending.attempt_result, ending.next_state
     request = _cancel_request(tx, claim.id) if next_state.state in ("queued", "cancelled") else None
     if request is not None and next_state.state == "queued":
         # The cancel was requested while this attempt ended: no other attempt follows.
@@ -247,7 +213,7 @@ def finish(
         attempt_result = replace(attempt_result, error=cancel_row.error_of(request["cancelled_by"]))
     final = next_state.state != "queued"
     returned = attempt_result.result
-    if claim.row["cause"] == transitions.STEP:
+    if claim.row.cause == transitions.STEP:
         attempt_result = replace(attempt_result, result=directives.stored(returned))
     values: dict[str, Any] = {
         "state": next_state.state,
@@ -259,7 +225,7 @@ def finish(
     if final:
         values |= {
             # The claim may have taken its start from a clock that is ahead by some milliseconds.
-            "finished_at": max(tx.now, claim.row["started_at"]),
+            "finished_at": max(tx.now, claim.started_at),
             "result": attempt_result.result,
             # Results of earlier versions may be "repr".
             "result_kind": "json",
@@ -278,7 +244,7 @@ def finish(
         bad_ends.record(tx, claim.id, next_state.state)
     else:
         queue_rows.requeue(tx, claim.id, values["run_at"])
-    if claim.row["has_concurrency"]:
+    if claim.row.has_concurrency:
         (concurrency.release if final else concurrency.release_for_retry)(tx, claim.id)
     tx.execute(
         _ENDED,
@@ -294,7 +260,7 @@ def finish(
     attempt_output.insert(tx, [attempt_result.output((claim.id, claim.fence))])
     file_writes.record_writes(tx, claim.id, attempt_result.file_writes)
     if next_state.state == "succeeded":
-        events = success_batch.success_events(tx, claim, attempt_result, patterns)
+        events = success_batch.success_events(tx, replace(ending, attempt_result=attempt_result))
     else:
         data = event_data(claim.row, next_state.state) | {
             "error": _short(attempt_result.error),
@@ -342,7 +308,7 @@ def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str
         return output_matcher.match(patterns, attempt_result.result)
     except Exception:
         # The patterns were valid when they were saved. A broken one must not turn a success into a failure.
-        log_.exception("output patterns not matched", function=claim.row["function"], execution_id=claim.id)
+        log_.exception("output patterns not matched", function=claim.row.function, execution_id=claim.id)
         return []
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from functory.engine.executions.claims import Claim
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.telemetry.trace_context import (
     attempt_span,
     event_span,
@@ -39,12 +40,12 @@ def of_attempt(
     """
     row = claim.row
     own, whole = attempt_span(claim.id, claim.fence), execution_span(claim.id)
-    attributes = _attributes(row) | {"functory.attempt": row["attempt"]}
+    attributes = _attributes(row) | {"functory.attempt": row.attempt}
     spans = [] if final_state is None else [_execution(row, final_state, error, ended_at)]
-    queued_at = min(max(row["run_at"], row["created_at"]), claim.claimed_at)
+    queued_at = min(max(row.run_at, row.created_at), claim.claimed_at)
     spans.append(
         Span(
-            row["root_id"],
+            row.root_id,
             span_id("queue", claim.id, claim.fence),
             whole,
             "queue",
@@ -55,10 +56,10 @@ def of_attempt(
     )
     spans.append(
         Span(
-            row["root_id"],
+            row.root_id,
             own,
             whole,
-            f"attempt {row['attempt']}",
+            f"attempt {row.attempt}",
             claim.claimed_at,
             ended_at,
             attributes | {"functory.outcome": outcome, "functory.run_seconds": duration_seconds},
@@ -70,7 +71,7 @@ def of_attempt(
         parent, start = call["parent_seq"], began + timedelta(seconds=call["offset_seconds"])
         spans.append(
             Span(
-                row["root_id"],
+                row.root_id,
                 _call_span(claim, call["seq"]),
                 own if parent is None else _call_span(claim, parent),
                 f"call {call['function']}",
@@ -84,16 +85,16 @@ def of_attempt(
 
 
 def of_lost_attempt(
-    row: Row, outcome: str, error: Row, *, started_at: datetime, ended_at: datetime
+    row: ExecutionRow, outcome: str, error: Row, *, started_at: datetime, ended_at: datetime
 ) -> list[Span]:
     """Return the span of an attempt that ended without its worker."""
-    attributes = _attributes(row) | {"functory.attempt": row["attempt"], "functory.outcome": outcome}
+    attributes = _attributes(row) | {"functory.attempt": row.attempt, "functory.outcome": outcome}
     return [
         Span(
-            row["root_id"],
-            attempt_span(row["id"], row["fence"]),
-            execution_span(row["id"]),
-            f"attempt {row['attempt']}",
+            row.root_id,
+            attempt_span(row.id, row.fence),
+            execution_span(row.id),
+            f"attempt {row.attempt}",
             started_at,
             ended_at,
             attributes,
@@ -102,39 +103,39 @@ def of_lost_attempt(
     ]
 
 
-def of_ended(row: Row, state: str, error: Row | None, ended_at: datetime) -> list[Span]:
+def of_ended(row: ExecutionRow, state: str, error: Row | None, ended_at: datetime) -> list[Span]:
     """Return the span of an execution that ended without an attempt that says so: cancelled, expired or lost."""
     return [_execution(row, state, error, ended_at)]
 
 
-def _execution(row: Row, state: str, error: Row | None, ended_at: datetime) -> Span:
+def _execution(row: ExecutionRow, state: str, error: Row | None, ended_at: datetime) -> Span:
     parent, links = None, ()
-    if row["parent_id"] is not None:
-        parent = execution_span(row["parent_id"])
-    elif row["event_id"] is not None:
-        parent = event_span(row["event_id"])
-        if row["trigger_id"] is not None:
-            links = (SpanLink(row["root_id"], parent, "triggered by"),)
-            parent = firing_span(row["trigger_id"], row["event_id"])
+    if row.parent_id is not None:
+        parent = execution_span(row.parent_id)
+    elif row.event_id is not None:
+        parent = event_span(row.event_id)
+        if row.trigger_id is not None:
+            links = (SpanLink(row.root_id, parent, "triggered by"),)
+            parent = firing_span(row.trigger_id, row.event_id)
     return Span(
-        row["root_id"],
-        execution_span(row["id"]),
+        row.root_id,
+        execution_span(row.id),
         parent,
-        f"execution {row['function']}",
-        row["created_at"],
+        f"execution {row.function}",
+        row.created_at,
         ended_at,
-        _attributes(row) | {"functory.state": state, "functory.cause": row["cause"]},
-        "consumer" if row["event_id"] is not None else "internal",
+        _attributes(row) | {"functory.state": state, "functory.cause": row.cause},
+        "consumer" if row.event_id is not None else "internal",
         links,
         error=None if state == "succeeded" else _type(error, state),
     )
 
 
-def _attributes(row: Row) -> dict[str, str | int | float | bool]:
+def _attributes(row: ExecutionRow) -> dict[str, str | int | float | bool]:
     return {
-        "functory.execution.id": row["id"],
-        "functory.function": row["function"],
-        "functory.version": row["version"],
+        "functory.execution.id": row.id,
+        "functory.function": row.function,
+        "functory.version": row.version,
     }
 
 

@@ -12,7 +12,7 @@ from functory.engine.access.grants import Grants
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import attempt, execution, file_write, in_flight
 from functory.engine.database.transaction import Tx
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.sources.file_watches import _key
 
 # A record is needed until the watch has scanned, which takes seconds; a watcher may be down for longer.
@@ -29,6 +29,14 @@ class FileWriter:
     execution_id: str
     folders: tuple[str, ...]
     started_at: datetime
+
+
+class _Writer(CausingExecution, frozen=True):
+    """An execution that wrote a file, and what it wrote at which time."""
+
+    path_sha256: str
+    content: str
+    time: datetime
 
 
 def record_writes(tx: Tx, execution_id: str, found: Sequence[tuple[bytes, str]]) -> None:
@@ -69,10 +77,10 @@ def find_causes(
     wanted = {_key(path): path for path in contents}
     statement = (
         sa.select(
-            file_write.c.path_sha256.label("path_key"),
+            *CAUSE_COLUMNS,
+            file_write.c.path_sha256,
             file_write.c.content,
-            file_write.c.time.label("noted_at"),
-            execution,
+            file_write.c.time,
         )
         .join(execution, execution.c.id == file_write.c.execution_id)
         .where(file_write.c.path_sha256.in_(sorted(wanted)))
@@ -81,9 +89,9 @@ def find_causes(
     # The executions must not be pruned before the events that they caused are written.
     statement = statement.with_for_update(read=True, key_share=True, of=execution)
     found: dict[bytes, Cause] = {}
-    for row in tx.rows(statement):
-        path = wanted[row["path_key"]]
-        if row["content"] in contents[path] and changed[path] <= row["noted_at"] + WRITE_TIME_TOLERANCE:
+    for row in tx.all(_Writer, statement):
+        path = wanted[row.path_sha256]
+        if row.content in contents[path] and changed[path] <= row.time + WRITE_TIME_TOLERANCE:
             found[path] = Cause.from_row(row)
     return found
 

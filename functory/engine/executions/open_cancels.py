@@ -12,13 +12,11 @@ A parent that is tried again has not ended, and its children go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, execution, open_cancel
 from functory.engine.database.transaction import Tx
+from functory.engine.executions.execution_row import ExecutionRow
 
 # Children that are not cancelled yet: one that runs has its request once.
 CANCELLABLE = sa.or_(
@@ -36,14 +34,14 @@ _OF_CHILDREN = sa.insert(open_cancel).from_select(
 )
 
 
-def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+def begin_if_failed(tx: Tx, row: ExecutionRow, state: str) -> None:
     """Let an execution that ends as ``state`` in this transaction take its children along, unless it succeeded.
 
     ``row`` is the execution before its end. One statement; none for a success, and for one that never started.
     """
-    if state == "succeeded" or row["started_at"] is None:
+    if state == "succeeded" or row.started_at is None:
         return
-    if tx.execute(_OF_CHILDREN, {"id": row["id"], "now": tx.now}).rowcount:
+    if tx.execute(_OF_CHILDREN, {"id": row.id, "now": tx.now}).rowcount:
         tx.wake("cancels")
 
 

@@ -28,6 +28,8 @@ import sqlalchemy as sa
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.telemetry import metrics
 
 READY = sa.text("NOT backlog.waiting_for_slot")
@@ -35,8 +37,21 @@ UNCLAIMED = sa.text("NOT in_flight.claimed")
 
 # Columns that a row keeps on its way between the two tables.
 _KEPT = ("execution_id", "function", "trigger_id", "priority", "throttle_key", "throttle_place")
-# Columns that a claim returns of a row in flight.
-CLAIMED_COLUMNS = (*_KEPT, "queue_at", "expires_at", "dispatched_at", "dispatch_count")
+
+
+class InFlight(TypedRow, frozen=True):
+    """The place of an execution that was sent, or that runs: its row of ``in_flight``, as a claim returns it."""
+
+    execution_id: str
+    function: str
+    trigger_id: str | None
+    priority: int
+    throttle_key: str | None
+    throttle_place: datetime | None
+    queue_at: datetime
+    expires_at: datetime | None
+    dispatched_at: datetime | None
+    dispatch_count: int
 
 
 def backlog_row(
@@ -107,12 +122,12 @@ def count_created(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
     tx.at_end(count)
 
 
-def count_ended(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+def count_ended(tx: Tx, row: ExecutionRow, state: str) -> None:
     """Count an execution that ends without a result of a worker in the metrics, once this is committed."""
 
     def count(committed: bool) -> None:
         if committed:
-            metrics.executions_finished.labels(metrics.function_label(row["function"]), state).inc()
+            metrics.executions_finished.labels(metrics.function_label(row.function), state).inc()
 
     tx.at_end(count)
 
@@ -135,7 +150,7 @@ def mark_sent_again(tx: Tx, ids: Sequence[str]) -> None:
         tx.execute(_SENT_AGAIN, {"ids": list(ids), "now": tx.now})
 
 
-def mark_claimed(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def mark_claimed(tx: Tx, ids: Sequence[str]) -> dict[str, InFlight]:
     """Record that a worker runs these executions, which this transaction has set to running.
 
     Returns their rows in flight, by id. Those that are not due after all have none: they were queued again by another
@@ -148,11 +163,11 @@ def mark_claimed(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         taken = tx.rows(_TAKE, {"ids": missing, "now": tx.now})
         rows = [
             {name: row[name] for name in (*_KEPT, "queue_at", "expires_at")}
-            | {"dispatched_at": None, "dispatch_count": 0, "claimed": True}
+            | {"dispatched_at": None, "dispatch_count": 0}
             for row in taken
         ]
-        tx.insert(in_flight, rows)
-        found |= {row["execution_id"]: row for row in rows}
+        tx.insert(in_flight, [row | {"claimed": True} for row in rows])
+        found |= {row["execution_id"]: InFlight(**row) for row in rows}
         if len(taken) < len(missing):
             # A dispatcher has sent the rest since: this transaction waited for its rows.
             found |= _claim(tx, [id_ for id_ in missing if id_ not in found])
@@ -168,14 +183,19 @@ def requeue(tx: Tx, id_: str, run_at: datetime, queue_at: datetime | None = None
     remove_running(tx, [id_])
 
 
-def put_back(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+def put_back(tx: Tx, places: Sequence[tuple[InFlight, datetime]]) -> None:
     """in flight → backlog, for executions that this transaction has claimed and does not start.
 
-    A row is what :func:`mark_claimed` returned, with ``run_at``, ``queue_at`` and ``expires_at`` as they are now.
+    Each place is what :func:`mark_claimed` returned, with ``queue_at`` and ``expires_at`` as they are now, and the time
+    at which the execution is due.
     """
-    names = (*_KEPT, "run_at", "queue_at", "expires_at")
-    tx.execute(_DELETE_IN_FLIGHT, {"ids": [row["execution_id"] for row in rows]})
-    tx.insert(backlog, [{name: row[name] for name in names} | {"waiting_for_slot": False} for row in rows])
+    tx.execute(_DELETE_IN_FLIGHT, {"ids": [place.execution_id for place, _ in places]})
+    rows = [
+        {name: getattr(place, name) for name in (*_KEPT, "queue_at", "expires_at")}
+        | {"run_at": run_at, "waiting_for_slot": False}
+        for place, run_at in places
+    ]
+    tx.insert(backlog, rows)
 
 
 def recall(tx: Tx, ids: Sequence[str] | None) -> int:
@@ -201,8 +221,8 @@ def remove_queued(tx: Tx, id_: str) -> None:
         remove_running(tx, [id_])
 
 
-def _claim(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    return {row["execution_id"]: row for row in tx.rows(_CLAIMED, {"ids": list(ids)})} if ids else {}
+def _claim(tx: Tx, ids: Sequence[str]) -> dict[str, InFlight]:
+    return {row.execution_id: row for row in tx.all(InFlight, _CLAIMED, {"ids": list(ids)})} if ids else {}
 
 
 # Built once, because they run with every transition.
@@ -216,7 +236,10 @@ _BACKLOG_COLUMNS = [
     backlog.c[name] for name in (*_KEPT, "run_at", "queue_at", "expires_at", "waiting_for_slot")
 ]
 _CLAIMED = (
-    sa.update(in_flight).where(one_of(in_flight.c.execution_id)).values(claimed=True).returning(in_flight)
+    sa.update(in_flight)
+    .where(one_of(in_flight.c.execution_id))
+    .values(claimed=True)
+    .returning(*columns(InFlight, in_flight))
 )
 _TAKE = (
     sa.delete(backlog)

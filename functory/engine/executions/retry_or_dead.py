@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from functory.engine.backoff import HALF, pause
 from functory.engine.executions.attempt_output import AttemptOutput
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.functions.limits import Limits
 
 
@@ -76,26 +77,26 @@ class NextState:
 
 
 def retry_or_dead(
-    row: Mapping[str, Any], limit: Limits, attempt_result: AttemptResult, jitter: float
+    row: ExecutionRow, limit: Limits, attempt_result: AttemptResult, jitter: float
 ) -> NextState:
     """Return the state that follows ``attempt_result``.
 
     A failure is retried while attempts and retries are left, unless its error is final, and else ends as its outcome. A
     crash is retried while attempts are left, and else ends as ``dead``.
     """
-    failures = row["failures"] + (1 if attempt_result.outcome in ("failed", "timed_out") else 0)
+    failures = row.failures + (1 if attempt_result.outcome in ("failed", "timed_out") else 0)
     if attempt_result.outcome == "succeeded":
         return NextState("succeeded", "execution.succeeded", failures)
     if attempt_result.outcome == "cancelled":
         return NextState("cancelled", "execution.cancelled", failures)
-    attempts_left = row["attempt"] < row["max_attempts"]
+    attempts_left = row.attempt < row.max_attempts
     if attempt_result.outcome == "crashed":
         if attempts_left and attempt_result.retryable:
             return NextState(
-                "queued", "execution.attempt_failed", failures, backoff(limit, row["attempt"], jitter)
+                "queued", "execution.attempt_failed", failures, backoff(limit, row.attempt, jitter)
             )
         return NextState("dead", "execution.dead", failures)
-    retries_left = attempts_left and failures <= row["retries"]
+    retries_left = attempts_left and failures <= row.retries
     why_final = _why_final(limit, attempt_result) if retries_left else ""
     if retries_left and not why_final:
         asked = attempt_result.retry_after
@@ -136,10 +137,10 @@ def _names(name: str, type_: str) -> bool:
     return package != name and f"{module}.".startswith(f"{package}.")
 
 
-def retry_or_dead_after_lost_lease(row: Mapping[str, Any]) -> Literal["queued", "dead", "cancelled"]:
+def retry_or_dead_after_lost_lease(row: ExecutionRow) -> Literal["queued", "dead", "cancelled"]:
     """Return the state after a lost lease: ``cancelled`` if a cancel was requested, ``dead`` if no attempts are
     left.
     """
-    if row["cancel_requested_at"] is not None:
+    if row.cancel_requested_at is not None:
         return "cancelled"
-    return "dead" if row["attempt"] >= row["max_attempts"] else "queued"
+    return "dead" if row.attempt >= row.max_attempts else "queued"

@@ -1,12 +1,11 @@
-"""Plain successes of one worker, stored together: a few statements for the rows of any number of executions.
+"""Plain endings of one worker, stored together: a few statements for the rows of any number of executions.
 
 The fence is in the condition of the UPDATE. An execution whose row it does not change no longer belongs to its attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,24 +15,16 @@ from functory.engine.database.transaction import Tx
 from functory.engine.events.decided_events import FACTS_SQL, TriggerFacts
 from functory.engine.executions import attempt_output, queue_rows
 from functory.engine.executions.attempt_output import AttemptOutput
-from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
+from functory.engine.executions.ending import Ending
 from functory.engine.executions.execution_events import AppendEvents, event_data, execution_event
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.executions.runs.transitions import CAUSES
 from functory.engine.serialization import json_codec
 
 
-@dataclass(frozen=True)
-class Success:
-    """A plain success (:func:`is_plain`), with the output patterns that its result matches and their groups."""
-
-    claim: Claim
-    attempt_result: AttemptResult
-    matched: Sequence[tuple[str, Mapping[str, Any]]] = ()
-
-
-def is_plain(row: Mapping[str, Any], attempt_result: AttemptResult) -> bool:
+def is_plain(row: ExecutionRow, attempt_result: AttemptResult) -> bool:
     """Return True for a success that neither holds slots of concurrency groups, nor wrote watched files, nor belongs to
     a run of an agent.
 
@@ -41,30 +32,29 @@ def is_plain(row: Mapping[str, Any], attempt_result: AttemptResult) -> bool:
     """
     return (
         attempt_result.outcome == "succeeded"
-        and not row["has_concurrency"]
+        and not row.has_concurrency
         and not attempt_result.file_writes
-        and row["cause"] not in CAUSES
+        and row.cause not in CAUSES
     )
 
 
-def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> set[int]:
-    """running → succeeded for those of ``successes`` whose attempt owns its execution. Returns their positions.
+def store(tx: Tx, endings: Sequence[Ending], append_events: AppendEvents) -> set[int]:
+    """running → succeeded for those of ``endings`` whose attempt owns its execution. Returns their positions.
 
     Writes state, result and end of the attempts, spans, logs and events.
     """
     facts: TriggerFacts | None = None
     if tx.dialect == "postgresql":
-        own, facts = _store_on_postgresql(tx, successes)
+        own, facts = _store_on_postgresql(tx, endings)
     else:
-        own = _store_on_sqlite(tx, successes)
+        own = _store_on_sqlite(tx, endings)
     output: list[AttemptOutput] = []
     events: list[dict[str, Any]] = []
     for position in sorted(own):
-        success = successes[position]
-        claim, attempt_result = success.claim, success.attempt_result
-        plan.wake_compensator(tx, claim.row)
-        output.append(attempt_result.output((claim.id, claim.fence)))
-        events += success_events(tx, claim, attempt_result, success.matched)
+        ending = endings[position]
+        plan.wake_compensator(tx, ending.claim.row)
+        output.append(ending.attempt_result.output(ending.key))
+        events += success_events(tx, ending)
     attempt_output.insert(tx, output)
     append_events(tx, events, facts)
     if own:
@@ -72,10 +62,9 @@ def store(tx: Tx, successes: Sequence[Success], append_events: AppendEvents) -> 
     return own
 
 
-def success_events(
-    tx: Tx, claim: Claim, attempt_result: AttemptResult, matched: Sequence[tuple[str, Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
+def success_events(tx: Tx, ending: Ending) -> list[dict[str, Any]]:
     """Return the event rows of a success: its end, and each output pattern that matched."""
+    claim, attempt_result = ending.claim, ending.attempt_result
     row, metadata = claim.row, claim.version["metadata"]
     data = event_data(row, "succeeded") | {
         "error": None,
@@ -84,13 +73,13 @@ def success_events(
         "output": attempt_result.result,
     }
     events = [execution_event(tx, row, "execution.succeeded", data)]
-    for name, groups in matched:
+    for name, groups in ending.matched:
         data = {
             "pattern": name,
             "groups": groups,
             "output": attempt_result.result,
-            "function": row["function"],
-            "version": row["version"],
+            "function": row.function,
+            "version": row.version,
             "execution_id": claim.id,
             "metadata": metadata,
         }
@@ -127,18 +116,18 @@ _SUCCEEDED_ON_POSTGRESQL = sa.text(
 ).bindparams(sa.bindparam("rows", type_=sa.Text), sa.bindparam("now", type_=Instant))
 
 
-def _store_on_postgresql(tx: Tx, successes: Sequence[Success]) -> tuple[set[int], TriggerFacts | None]:
+def _store_on_postgresql(tx: Tx, endings: Sequence[Ending]) -> tuple[set[int], TriggerFacts | None]:
     rows = [
         {
             "position": position,
-            "id": success.claim.id,
-            "fence": success.claim.fence,
-            "result": _json_or_null(success.attempt_result.result),
-            "warnings": json_codec.dumps(list(success.attempt_result.warnings)),
-            "took": success.attempt_result.duration_seconds,
-            "waited": success.attempt_result.waited_seconds,
+            "id": ending.claim.id,
+            "fence": ending.claim.fence,
+            "result": _json_or_null(ending.attempt_result.result),
+            "warnings": json_codec.dumps(list(ending.attempt_result.warnings)),
+            "took": ending.attempt_result.duration_seconds,
+            "waited": ending.attempt_result.waited_seconds,
         }
-        for position, success in enumerate(successes)
+        for position, ending in enumerate(endings)
     ]
     # Transactions that change several executions lock them in this order, where the plan keeps it.
     rows.sort(key=lambda row: row["id"])
@@ -167,52 +156,52 @@ _ENDED = (
 )
 
 
-def _store_on_sqlite(tx: Tx, successes: Sequence[Success]) -> set[int]:
-    own = _running(tx, successes) if len(successes) > 1 else {0}
+def _store_on_sqlite(tx: Tx, endings: Sequence[Ending]) -> set[int]:
+    own = _running(tx, endings) if len(endings) > 1 else {0}
     if not own:
         return own
-    mine = [successes[position] for position in sorted(own)]
-    keys = [{"own_id": success.claim.id, "own_fence": success.claim.fence} for success in mine]
+    mine = [endings[position] for position in sorted(own)]
+    keys = [{"own_id": ending.claim.id, "own_fence": ending.claim.fence} for ending in mine]
     changed = tx.execute(
         _SUCCEEDED,
         [
             key
             | {
-                "finished_at": max(tx.now, success.claim.row["started_at"]),
-                "result": success.attempt_result.result,
-                "warnings": list(success.attempt_result.warnings),
+                "finished_at": max(tx.now, ending.claim.started_at),
+                "result": ending.attempt_result.result,
+                "warnings": list(ending.attempt_result.warnings),
             }
-            for key, success in zip(keys, mine, strict=True)
+            for key, ending in zip(keys, mine, strict=True)
         ],
     ).rowcount
     if not changed:
         return set()
-    queue_rows.remove_running(tx, [success.claim.id for success in mine])
+    queue_rows.remove_running(tx, [ending.claim.id for ending in mine])
     tx.execute(
         _ENDED,
         [
             key
             | {
                 "ended_at": tx.now,
-                "duration_seconds": success.attempt_result.duration_seconds,
-                "waited_seconds": success.attempt_result.waited_seconds,
+                "duration_seconds": ending.attempt_result.duration_seconds,
+                "waited_seconds": ending.attempt_result.waited_seconds,
             }
-            for key, success in zip(keys, mine, strict=True)
+            for key, ending in zip(keys, mine, strict=True)
         ],
     )
     return own
 
 
-def _running(tx: Tx, successes: Sequence[Success]) -> set[int]:
+def _running(tx: Tx, endings: Sequence[Ending]) -> set[int]:
     """Return the positions of those whose attempt owns its execution. No other transaction changes it before the end
     of this one: SQLite has one writer at a time.
     """
-    ids = [success.claim.id for success in successes]
+    ids = [ending.claim.id for ending in endings]
     running = {(row["id"], row["fence"]) for row in tx.rows(_RUNNING, {"ids": ids})}
     return {
         position
-        for position, success in enumerate(successes)
-        if (success.claim.id, success.claim.fence) in running
+        for position, ending in enumerate(endings)
+        if (ending.claim.id, ending.claim.fence) in running
     }
 
 

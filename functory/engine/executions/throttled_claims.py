@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from functory.engine.database.schema import Id, Instant, backlog, execution, in_flight
 from functory.engine.database.transaction import Tx
 from functory.engine.executions import queue_rows
+from functory.engine.executions.execution_row import ExecutionRow
+from functory.engine.executions.queue_rows import InFlight
 from functory.engine.flow_control import concurrency
 from functory.engine.flow_control.controls import Key, RateLimit
 from functory.engine.flow_control.throttle import Reservation, StartTokens
@@ -36,78 +40,89 @@ def columns(limit: RateLimit, reservation: Reservation) -> dict[str, Any]:
     return {"throttle_key": limit.key.hash, "throttle_place": reservation.place}
 
 
+@dataclass(frozen=True)
+class _Throttled:
+    """A claimed execution that needs a token, and its place in the queue."""
+
+    row: ExecutionRow
+    place: InFlight
+    limit: RateLimit
+
+
 def keep_with_token(
-    tx: Tx, claimed: Sequence[dict[str, Any]], places: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+    tx: Tx, claimed: Sequence[ExecutionRow], places: Mapping[str, InFlight]
+) -> list[ExecutionRow]:
     """Take tokens for the throttled ones of ``claimed`` (rows that this transaction has set to running).
 
     ``places`` has their queue rows by id. Returns the rows that start. The others are queued again, and so are those
     without a queue row: another transaction has queued them for a later time.
     """
-    lost = [row for row in claimed if row["id"] not in places]
+    lost = [row for row in claimed if row.id not in places]
     if lost:
-        tx.execute(_QUEUED, [_unclaimed(row, row["run_at"]) for row in lost])
-        claimed = [row for row in claimed if row["id"] in places]
+        tx.execute(_QUEUED, [_unclaimed(row, row.run_at) for row in lost])
+        claimed = [row for row in claimed if row.id in places]
     throttled = [
-        dict(places[row["id"]]) | row
+        _Throttled(row, place, _limit(place.throttle_key, row.throttle))
         for row in claimed
-        if row["throttle"] is not None and places[row["id"]]["throttle_key"] is not None
+        if row.throttle is not None and (place := places[row.id]).throttle_key is not None
     ]
     if not throttled:
         return list(claimed)
-    keys: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(throttled, key=lambda row: row["throttle_place"]):
-        keys[row["trigger_id"], row["throttle_key"]].append(row)
-    tokens = StartTokens(tx, [(trigger, _limit(rows[0])) for (trigger, _), rows in keys.items()])
+    keys: dict[tuple[str, str], list[_Throttled]] = defaultdict(list)
+    for one in sorted(throttled, key=lambda one: _place_of(one.place)):
+        keys[one.row.trigger_id or "", one.limit.key.hash].append(one)
+    tokens = StartTokens(tx, [(trigger, ones[0].limit) for (trigger, _), ones in keys.items()])
     ahead = {
         row["id"]: row["ahead"]
-        for row in tx.rows(_AHEAD, {"ids": [r["id"] for r in throttled], "now": tx.now})
+        for row in tx.rows(_AHEAD, {"ids": [one.row.id for one in throttled], "now": tx.now})
     }
     turns: dict[str, datetime] = {}
-    for (trigger, _), rows in keys.items():
-        answers = tokens.take(trigger, [(_limit(row), ahead[row["id"]]) for row in rows])
-        turns |= {row["id"]: turn for row, turn in zip(rows, answers, strict=True) if turn is not None}
+    for (trigger, _), ones in keys.items():
+        answers = tokens.take(trigger, [(one.limit, ahead[one.row.id]) for one in ones])
+        turns |= {one.row.id: turn for one, turn in zip(ones, answers, strict=True) if turn is not None}
     tokens.write()
-    _put_back(tx, [row for row in throttled if row["id"] in turns], turns)
-    return [row for row in claimed if row["id"] not in turns]
+    _put_back(tx, [one for one in throttled if one.row.id in turns], turns)
+    return [row for row in claimed if row.id not in turns]
 
 
-def _put_back(tx: Tx, refused: Sequence[Mapping[str, Any]], turns: Mapping[str, datetime]) -> None:
+def _put_back(tx: Tx, refused: Sequence[_Throttled], turns: Mapping[str, datetime]) -> None:
     """running → queued, as if these had not been claimed, and due at their turns."""
     if not refused:
         return
-    tx.execute(_QUEUED, [_unclaimed(row, turns[row["id"]]) for row in refused])
-    queue_rows.put_back(
-        tx,
-        [
-            {
-                **row,
-                "run_at": turns[row["id"]],
-                # Its priority moves its position by the same time as before.
-                "queue_at": turns[row["id"]] - (row["run_at"] - row["queue_at"]),
-                "expires_at": None if _was_started(row) else row["expires_at"],
-            }
-            for row in refused
-        ],
-    )
-    for row in refused:
-        if row["has_concurrency"]:
-            concurrency.release_for_retry(tx, row["id"])
+    tx.execute(_QUEUED, [_unclaimed(one.row, turns[one.row.id]) for one in refused])
+    queue_rows.put_back(tx, [(_moved(one, turns[one.row.id]), turns[one.row.id]) for one in refused])
+    for one in refused:
+        if one.row.has_concurrency:
+            concurrency.release_for_retry(tx, one.row.id)
     tx.wake("executions")
 
 
-def _unclaimed(row: Mapping[str, Any], run_at: datetime) -> dict[str, Any]:
-    return {"own": row["id"], "due": run_at, "since": row["started_at"] if _was_started(row) else None}
+def _moved(one: _Throttled, turn: datetime) -> InFlight:
+    """Return the place in the queue of an execution that is due at ``turn``."""
+    return replace(
+        one.place,
+        # Its priority moves its position by the same time as before.
+        queue_at=turn - (one.row.run_at - one.place.queue_at),
+        expires_at=None if _was_started(one.row) else one.place.expires_at,
+    )
 
 
-def _was_started(row: Mapping[str, Any]) -> bool:
+def _unclaimed(row: ExecutionRow, run_at: datetime) -> dict[str, Any]:
+    return {"own": row.id, "due": run_at, "since": row.started_at if _was_started(row) else None}
+
+
+def _was_started(row: ExecutionRow) -> bool:
     """Return True for a claimed row that had been claimed before: the first claim raises the fence to 1."""
-    return row["fence"] > 1
+    return row.fence > 1
 
 
-def _limit(row: Mapping[str, Any]) -> RateLimit:
-    found = row["throttle"]
-    return RateLimit(Key(row["throttle_key"], found["text"]), found["limit"], found["period"], found["burst"])
+def _place_of(place: InFlight) -> datetime:
+    assert place.throttle_place is not None
+    return place.throttle_place
+
+
+def _limit(key: str, found: Mapping[str, Any]) -> RateLimit:
+    return RateLimit(Key(key, found["text"]), found["limit"], found["period"], found["burst"])
 
 
 _MINE = in_flight.alias("mine")

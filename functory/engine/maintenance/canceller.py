@@ -21,6 +21,7 @@ from functory.engine.database.schema import Id, event, execution, open_cancel, r
 from functory.engine.events import routing_queue
 from functory.engine.executions import cancellation, open_cancels
 from functory.engine.executions.cancel_row import OPEN, cancel_locked, error_of
+from functory.engine.executions.execution_row import LOCKED_COLUMNS, LockedExecution
 from functory.engine.executions.runs import rows as run_rows
 from functory.engine.executions.runs import transitions
 from functory.engine.service import Service
@@ -75,14 +76,14 @@ def advance(database: Database) -> tuple[bool, bool]:
 
 def _advance_children(tx: Tx, own: Mapping[str, Any]) -> bool:
     """Cancel a page of the children of an execution. True when there may be more, or some below them."""
-    children = tx.rows(_CHILDREN, {"id": own["execution_id"]})
+    children = tx.all(LockedExecution, _CHILDREN, {"id": own["execution_id"]})
     for row in children:
         cancel_locked(tx, row, f"execution {own['execution_id']}")
     full = len(children) == PAGE
     if not full:
         tx.execute(_DONE, {"id": own["execution_id"], "tree": False})
     # One between two attempts has ended with this, and may have children.
-    return full or any(row["state"] == "queued" and row["started_at"] is not None for row in children)
+    return full or any(row.state == "queued" and row.started_at is not None for row in children)
 
 
 def _advance_tree(tx: Tx, own: Mapping[str, Any]) -> bool:
@@ -97,7 +98,7 @@ def _advance_tree(tx: Tx, own: Mapping[str, Any]) -> bool:
         changes = {"found": False, "pass_id": tx.new_id()}
     page = tx.rows(_OPEN_OF_TREE, {"root": root, "after": own["after_id"] or _LEAST})
     below = _below(tx, target, [row["id"] for row in page])
-    transitions.lock_runs(tx, [row for row in page if row["id"] in below])
+    transitions.lock_runs(tx, {row["id"]: row["cause"] for row in page if row["id"] in below})
     for row in page:
         # One that has its request may still start something: the pass has found it.
         if row["id"] in below and row["cancel_requested_at"] is None:
@@ -166,7 +167,11 @@ _KEY = (
 _LOCKED = sa.select(open_cancel).where(*_KEY).with_for_update(skip_locked=True)
 _DONE = sa.delete(open_cancel).where(*_KEY)
 _CHILDREN = (
-    sa.select(execution).where(open_cancels.GOES_ALONG).order_by(execution.c.id).limit(PAGE).with_for_update()
+    sa.select(*LOCKED_COLUMNS)
+    .where(open_cancels.GOES_ALONG)
+    .order_by(execution.c.id)
+    .limit(PAGE)
+    .with_for_update()
 )
 _LEAST = "00000000-0000-0000-0000-000000000000"
 _ROOT = sa.select(execution.c.root_id).where(execution.c.id == sa.bindparam("id", type_=Id))

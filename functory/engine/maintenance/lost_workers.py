@@ -24,6 +24,7 @@ from functory.engine.executions import (
 )
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.execution_events import event_data, execution_event
+from functory.engine.executions.execution_row import LOCKED_COLUMNS, LockedExecution
 from functory.engine.executions.retry_or_dead import retry_or_dead_after_lost_lease
 from functory.engine.executions.runs import transitions
 from functory.engine.flow_control import concurrency
@@ -49,15 +50,15 @@ def reap(
     done = {"lost": 0, "dead": 0, "cancelled": 0, "expired": 0}
     with metrics.transaction("reap"), database.write() as tx:
         if ended_workers:
-            rows = tx.rows(_OF_ENDED, {"workers": list(ended_workers)})
+            rows = tx.all(LockedExecution, _OF_ENDED, {"workers": list(ended_workers)})
             for row in rows:
-                _recover(tx, row, f"the process of {row['worker_id']} has ended", done)
+                _recover(tx, row, f"the process of {row.worker_id} has ended", done)
             if len(rows) < BATCH:
                 _remove_workers(tx, tx.rows(_ENDED_WORKERS, {"workers": list(ended_workers)}))
         if not leases_trusted():
             return done
         for row in _locked(tx, "lost", tx.now):
-            _recover(tx, row, f"no heartbeat from {row['worker_id']}", done)
+            _recover(tx, row, f"no heartbeat from {row.worker_id}", done)
         deadline = tx.now - timedelta(seconds=cancel_grace)
         for row in _locked(tx, "unstopped", deadline):
             done["cancelled"] += _end_cancelled(tx, row, "its worker did not stop it in time")
@@ -141,7 +142,7 @@ _UNSEEN = sa.delete(worker).where(worker.c.seen_at < sa.bindparam("until", type_
 
 
 _OF_ENDED = (
-    sa.select(execution)
+    sa.select(*LOCKED_COLUMNS)
     .where(*_RUNNING, execution.c.worker_id.in_(sa.bindparam("workers", expanding=True)))
     .order_by(execution.c.id)
     .limit(BATCH)
@@ -195,30 +196,32 @@ def _lost_and_workers() -> Any:
 
 @functools.cache
 def _due(what: str) -> Any:
-    statement = sa.select(execution).where(*_conditions(what, _CUTOFF)).order_by(execution.c.id).limit(BATCH)
+    statement = (
+        sa.select(*LOCKED_COLUMNS).where(*_conditions(what, _CUTOFF)).order_by(execution.c.id).limit(BATCH)
+    )
     return statement.with_for_update(skip_locked=True)
 
 
-def _locked(tx: Tx, what: str, cutoff: datetime) -> list[dict[str, Any]]:
-    return tx.rows(_due(what), {"cutoff": cutoff})
+def _locked(tx: Tx, what: str, cutoff: datetime) -> list[LockedExecution]:
+    return tx.all(LockedExecution, _due(what), {"cutoff": cutoff})
 
 
-def _recover(tx: Tx, row: Mapping[str, Any], why: str, done: dict[str, int]) -> None:
+def _recover(tx: Tx, row: LockedExecution, why: str, done: dict[str, int]) -> None:
     """Requeue or end a running execution whose worker is gone, and count it in ``done``."""
     following = retry_or_dead_after_lost_lease(row)
     if following == "queued":
         done["lost"] += _requeue(tx, row, why)
     elif following == "dead":
-        lost = f"attempt {row['attempt']} of {row['max_attempts']} was lost"
+        lost = f"attempt {row.attempt} of {row.max_attempts} was lost"
         done["dead"] += _end(tx, row, "dead", "Lost", f"{lost}: {why}")
     else:
         done["cancelled"] += _end_cancelled(tx, row, "its worker is gone")
 
 
-def _requeue(tx: Tx, row: Mapping[str, Any], why: str) -> int:
-    changed = tx.execute(_REQUEUED, {"own": row["id"], "of": row["fence"], "now": tx.now}).rowcount
+def _requeue(tx: Tx, row: LockedExecution, why: str) -> int:
+    changed = tx.execute(_REQUEUED, {"own": row.id, "of": row.fence, "now": tx.now}).rowcount
     if changed:
-        queue_rows.requeue(tx, row["id"], tx.now)
+        queue_rows.requeue(tx, row.id, tx.now)
         error = {"type": "Lost", "message": why}
         _end_attempt(tx, row, "lost", error)
         data = event_data(row, "queued") | {"error": error, "next_attempt_in": 0}
@@ -227,36 +230,34 @@ def _requeue(tx: Tx, row: Mapping[str, Any], why: str) -> int:
     return changed
 
 
-def _end_cancelled(tx: Tx, row: Mapping[str, Any], why: str) -> int:
-    error = cancel_row.error_of(row["cancelled_by"])
+def _end_cancelled(tx: Tx, row: LockedExecution, why: str) -> int:
+    error = cancel_row.error_of(row.cancelled_by)
     return _end(tx, row, "cancelled", error["type"], f"{error['message']}; {why}")
 
 
-def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -> int:
+def _end(tx: Tx, row: LockedExecution, state: str, type_: str, message: str) -> int:
     error = {"type": type_, "message": message}
     changed = tx.execute(
         sa.update(execution)
-        .where(
-            execution.c.id == row["id"], execution.c.fence == row["fence"], execution.c.state == row["state"]
-        )
+        .where(execution.c.id == row.id, execution.c.fence == row.fence, execution.c.state == row.state)
         .values(state=state, fence=execution.c.fence + 1, finished_at=tx.now, lease_until=None, error=error)
     ).rowcount
     if changed:
-        if row["state"] == "running":
-            queue_rows.remove_running(tx, [row["id"]])
+        if row.state == "running":
+            queue_rows.remove_running(tx, [row.id])
         else:
-            queue_rows.remove_queued(tx, row["id"])
+            queue_rows.remove_queued(tx, row.id)
         queue_rows.count_ended(tx, row, state)
-        bad_ends.record(tx, row["id"], state)
-        if row["has_concurrency"]:
-            concurrency.release(tx, row["id"])
-        if row["state"] == "running":
+        bad_ends.record(tx, row.id, state)
+        if row.has_concurrency:
+            concurrency.release(tx, row.id)
+        if row.state == "running":
             _end_attempt(tx, row, "cancelled" if state == "cancelled" else "lost", error)
         if traces.recorder is not None:
             traces.record_after_commit(tx.at_end, lambda: execution_spans.of_ended(row, state, error, tx.now))
         data = event_data(row, state) | {"error": error}
         if state == "cancelled":
-            data |= {"author": row["cancelled_by"]}
+            data |= {"author": row.cancelled_by}
         event_store.append(tx, [execution_event(tx, row, f"execution.{state}", data)])
         plan.begin_if_failed(tx, row, state)
         open_cancels.begin_if_failed(tx, row, state)
@@ -265,8 +266,8 @@ def _end(tx: Tx, row: Mapping[str, Any], state: str, type_: str, message: str) -
     return changed
 
 
-def _end_attempt(tx: Tx, row: Mapping[str, Any], outcome: str, error: Mapping[str, Any]) -> None:
-    parameters = {"own": row["id"], "of": row["fence"], "now": tx.now, "how": outcome, "why": dict(error)}
+def _end_attempt(tx: Tx, row: LockedExecution, outcome: str, error: Mapping[str, Any]) -> None:
+    parameters = {"own": row.id, "of": row.fence, "now": tx.now, "how": outcome, "why": dict(error)}
     started_at = tx.scalar(_ENDED, parameters)
     if traces.recorder is not None and started_at is not None:
         traces.record_after_commit(

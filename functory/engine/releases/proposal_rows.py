@@ -14,7 +14,7 @@ from functory.engine.database.schema import approval, canary, execution, functio
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import store as event_store
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.executions.runs import rows as run_rows
 from functory.engine.functions.analysis import findings, inspection
 from functory.engine.releases import checks, version_rights
@@ -224,10 +224,8 @@ def emit(tx: Tx, own: Mapping[str, Any], verb: str, data: Mapping[str, Any], cau
 def _cause(tx: Tx, own: Mapping[str, Any]) -> Cause | None:
     if own["execution_id"] is None:
         return None
-    names = ("id", "fence", "root_id", "depth", "chain", "function")
-    row = tx.first(
-        sa.select(*(execution.c[name] for name in names)).where(execution.c.id == own["execution_id"])
-    )
+    statement = sa.select(*CAUSE_COLUMNS).where(execution.c.id == own["execution_id"])
+    row = tx.one(CausingExecution, statement)
     return None if row is None else Cause.from_row(row)
 
 

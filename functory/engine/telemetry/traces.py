@@ -113,12 +113,12 @@ def _trace(root_id: str) -> Trace | None:
     return None if known is None else known.trace(root_id)
 
 
-def working_on(row: Mapping[str, Any]) -> AbstractContextManager[None]:
+def working_on(execution_id: str, root_id: str) -> AbstractContextManager[None]:
     """Let log lines and exemplars of this thread carry the trace of an execution, inside the block."""
     if recorder is None:
         return _NOTHING
-    found = _trace(row["root_id"])
-    return _NOTHING if found is None else _working_on(row["id"], found)
+    found = _trace(root_id)
+    return _NOTHING if found is None else _working_on(execution_id, found)
 
 
 @contextlib.contextmanager
@@ -148,15 +148,15 @@ def exemplar_of_request(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return found.trace_id if found is not None and found.sampled else None
 
 
-def context_of_attempt(row: Mapping[str, Any]) -> TraceContext:
-    """Return the context that requests of a running execution carry.
+def context_of_attempt(root_id: str, execution_id: str, fence: int) -> TraceContext:
+    """Return the context that requests of a running attempt carry.
 
     While nothing is recorded it says so by the ids alone: other systems may record their part.
     """
-    found = _trace(row["root_id"])
-    span = attempt_span(row["id"], row["fence"])
+    found = _trace(root_id)
+    span = attempt_span(execution_id, fence)
     if found is None:
-        return TraceContext(own_trace_id(row["root_id"]), span, True)
+        return TraceContext(own_trace_id(root_id), span, True)
     return TraceContext(found.id, span, found.sampled)
 
 

@@ -322,11 +322,11 @@ class Executor:
     def _run(self, running: Running, results: ResultGroup) -> None:
         """One claim from its start to its result; every failure ends here."""
         claim = running.claim
-        redact = Redactor()
+        running.redact = redact = Redactor()
         result: AttemptResult | None = None
         try:
             if self._held_claims.begin(running):
-                with traces.working_on(claim.row):
+                with traces.working_on(claim.id, claim.row.root_id):
                     result = self._refuse(claim) or self._attempt(running, redact)
         except Unavailable as error:
             # The lease expires, and the reaper makes the execution claimable again.
@@ -336,7 +336,7 @@ class Executor:
         if result is None:
             results.drop(running)
         else:
-            results.add(running, result, redact)
+            results.add(running, result)
 
     def _attempt(self, running: Running, redact: Redactor) -> AttemptResult | None:
         """Run a claim in a child process. None when there is no result to store: lease lost, or worker shut down.

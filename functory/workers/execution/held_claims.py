@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,10 @@ CANCEL_CHECK_SECONDS = 1.0
 CLAIM_HOLD_SECONDS = 1.0
 
 
+def _unchanged(value: Any) -> Any:
+    return value
+
+
 @dataclass
 class Running:
     """A claim in this process, and the handle that kills its child."""
@@ -41,6 +45,8 @@ class Running:
     claimed_at: float
     control: Control = field(default_factory=Control)
     started: bool = False
+    # Removes the secrets that the code has asked for from what is stored and logged.
+    redact: Callable[[Any], Any] = _unchanged
     # For its trace: when the attempt ended (noted only while traces are recorded), and all calls of dependencies.
     ended_at: datetime | None = None
     calls: Sequence[Mapping[str, Any]] = ()
@@ -92,16 +98,16 @@ class HeldClaims:
         """Hold new claims."""
         now = time.monotonic()
         if (recorder := traces.recorder) is not None:
-            recorder.learn({claim.id: claim.row["root_id"] for claim in claims})
+            recorder.learn({claim.id: claim.row.root_id for claim in claims})
         added = [Running(claim, now) for claim in claims]
         with self._lock:
             self._held.update((running.key, running) for running in added)
         for running in added:
             row = running.claim.row
-            if row["attempt"] == 1:
+            if row.attempt == 1:
                 # A delay that was asked for is no wait.
-                waited = (row["started_at"] - row["run_at"]).total_seconds()
-                trace = traces.exemplar(row["root_id"])
+                waited = (running.claim.started_at - row.run_at).total_seconds()
+                trace = traces.exemplar(row.root_id)
                 metrics.observe(metrics.execution_queue, max(0.0, waited), trace)
         return added
 

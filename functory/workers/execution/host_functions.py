@@ -114,7 +114,7 @@ class EngineHost:
         """Raise :class:`Refused` for a function that neither the run's agent names as a tool nor the code declares, if
         this is a step or a tool of a run.
         """
-        if self._claim.row["cause"] not in CAUSES or name in self._dependencies or name in self._tools:
+        if self._claim.row.cause not in CAUSES or name in self._dependencies or name in self._tools:
             return
         error = Refused(
             f"code of a run may not call {name[:80]}",
@@ -164,7 +164,7 @@ class EngineHost:
 
     @property
     def _event_source(self) -> str:
-        return f"/functory/functions/{self._claim.row['function']}"
+        return f"/functory/functions/{self._claim.row.function}"
 
     def _prepare_event(self, type: str, data: Any, subject: str | None) -> tuple[Any, str | None, str]:  # noqa: A002
         """Return data and subject without secrets, and the key that makes it the same event in a later attempt."""
@@ -196,9 +196,7 @@ class EngineHost:
 
     def state_get(self, key: str) -> tuple[Any, int] | None:
         """The value of a key of the function's state, and its version; None without one."""
-        return self._retry_while_unavailable(
-            lambda: self._services.state.get(self._claim.row["function"], key)
-        )
+        return self._retry_while_unavailable(lambda: self._services.state.get(self._claim.row.function, key))
 
     def state_set(self, key: str, value: Any, expected_version: int | None) -> int:
         """Store a value in the function's state. Returns its version. Raises :class:`Refused` for a secret."""
@@ -210,7 +208,7 @@ class EngineHost:
         )
         return self._retry_while_unavailable(
             lambda: self._services.state.set(
-                self._claim.row["function"], key, value, expected_version=expected_version, cause=self._cause
+                self._claim.row.function, key, value, expected_version=expected_version, cause=self._cause
             ),
             repeatable=expected_version is None,
         )
@@ -218,7 +216,7 @@ class EngineHost:
     def state_delete(self, key: str) -> None:
         """Delete a key of the function's state."""
         self._retry_while_unavailable(
-            lambda: self._services.state.delete(self._claim.row["function"], key, cause=self._cause)
+            lambda: self._services.state.delete(self._claim.row.function, key, cause=self._cause)
         )
 
     def _refuse_secrets(self, value: Any, where: str, why: str, try_: str) -> None:
@@ -294,7 +292,7 @@ class EngineHost:
     def _change_functions(self, op: str, arguments: dict[str, Any]) -> Any:
         registry = self._services.functions
         name = arguments.pop("name", None)
-        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        author = f"function {self._claim.row.function} v{self._claim.row.version}"
         if op == "list":
             return [_public(row) for row in registry.list()]
         if op == "get":
@@ -327,7 +325,7 @@ class EngineHost:
         source = arguments.pop("source", None)
         if not isinstance(source, str):
             raise Invalid("the proposal has no source", "it is the text of one function")
-        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        author = f"function {self._claim.row.function} v{self._claim.row.version}"
         try:
             return _public_proposal(proposals.create(source, author=author, cause=self._cause, **arguments))
         except TypeError as error:
@@ -335,13 +333,13 @@ class EngineHost:
 
     def _describe(self, name: Any, text: Any) -> dict[str, Any]:
         """Describe a function; code of a run those that it uses itself, because others believe the text."""
-        own = self._memory_calls.tool_names | self._dependencies | {self._claim.row["function"]}
+        own = self._memory_calls.tool_names | self._dependencies | {self._claim.row.function}
         if self._memory_calls.works_for_a_run and name not in own:
             raise Refused(
                 f"code of this run may not describe {str(name)[:80]!r}",
                 "it describes its own functions and the tools of its run",
             )
-        author = f"function {self._claim.row['function']} v{self._claim.row['version']}"
+        author = f"function {self._claim.row.function} v{self._claim.row.version}"
         row = self._retry_while_unavailable(
             lambda: self._services.annotations.describe(_text(name), text, author=author, cause=self._cause)
         )

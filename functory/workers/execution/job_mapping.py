@@ -16,7 +16,7 @@ from functory.engine.functions.process_reuse import declared_reuse, is_pure
 from functory.engine.serialization import json_schema
 from functory.workers.environments import preload_modules
 from functory.workers.redaction.redactor import Redactor
-from functory.workers.sandbox.protocol.job import Grants, Job, Log, Outcome, Span
+from functory.workers.sandbox.protocol.job import ChildGrants, Job, Log, Outcome, Span
 from functory.workers.version_jobs import sandbox_codes, sandbox_limits
 
 # The state after each status of the sandbox; every other status is a crash.
@@ -44,17 +44,17 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
     row, limit = claim.row, claim.limits
     reuse = declared_reuse(claim.version)
     return Job(
-        execution_id=row["id"],
-        attempt=row["attempt"],
-        function=row["function"],
-        version=row["version"],
-        root_id=row["root_id"],
-        parent_execution_id=row["parent_id"],
-        triggered_by=row["event_id"],
-        depth=row["depth"],
+        execution_id=row.id,
+        attempt=row.attempt,
+        function=row.function,
+        version=row.version,
+        root_id=row.root_id,
+        parent_execution_id=row.parent_id,
+        triggered_by=row.event_id,
+        depth=row.depth,
         entry=f"{claim.version['name']}@{claim.version['number']}",
         codes=sandbox_codes(claim.codes, claim.grants.secrets),
-        input=row["input"],
+        input=row.input,
         limits=sandbox_limits(limit),
         packages=packages,
         preload=tuple(
@@ -67,7 +67,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
         else (),
         # A version saved by an execution is trusted less than a person's: the two never share a zygote.
         trust_domain="" if claim.version["cause_execution_id"] is None else "made",
-        grants=Grants(
+        grants=ChildGrants(
             hosts=claim.grants.hosts,
             read=claim.grants.read,
             write=claim.grants.write,
@@ -76,7 +76,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
         lineage=dict(lineage),
         reuse=reuse or is_pure(claim.codes.values(), claim.grants),
         tidy=reuse is None,
-        seed=_seed(row["id"]),
+        seed=_seed(row.id),
     )
 
 
@@ -85,14 +85,14 @@ def job_of_same_version(job: Job, claim: Claim) -> Job:
     row = claim.row
     return msgspec.structs.replace(
         job,
-        execution_id=row["id"],
-        attempt=row["attempt"],
-        root_id=row["root_id"],
-        parent_execution_id=row["parent_id"],
-        triggered_by=row["event_id"],
-        depth=row["depth"],
-        input=row["input"],
-        seed=_seed(row["id"]),
+        execution_id=row.id,
+        attempt=row.attempt,
+        root_id=row.root_id,
+        parent_execution_id=row.parent_id,
+        triggered_by=row.event_id,
+        depth=row.depth,
+        input=row.input,
+        seed=_seed(row.id),
     )
 
 
@@ -106,15 +106,15 @@ def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths
 
     Raises :class:`functory.engine.errors.Unavailable` while the database is unavailable.
     """
-    name = f"{claim.row['function']} v{claim.row['version']}"
-    if claim.row["cancel_requested_at"] is not None:
+    name = f"{claim.row.function} v{claim.row.version}"
+    if claim.row.cancel_requested_at is not None:
         return AttemptResult(
             "cancelled", error={"type": "Cancelled", "message": "cancelled before this attempt began"}
         )
     try:
         if claim.problem is not None:
             raise claim.problem
-        json_schema.check(claim.version["input_schema"], claim.row["input"], f"input of {name}")
+        json_schema.check(claim.version["input_schema"], claim.row.input, f"input of {name}")
         for kind, value in claim.grants.items():
             if kind in ("read", "write"):
                 # Checked again: since the save a link or this machine's folders may lead elsewhere.
@@ -145,7 +145,7 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
             json_schema.check(
                 claim.version["output_schema"],
                 outcome.result,
-                f"output of {claim.row['function']} v{claim.row['version']}",
+                f"output of {claim.row.function} v{claim.row.version}",
             )
         except Invalid as wrong:
             state, error, retryable = "failed", {"type": "InvalidOutput", "message": str(wrong)}, False

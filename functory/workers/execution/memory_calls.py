@@ -87,7 +87,7 @@ class MemoryCalls:
     def _add(self, text: Any = None, scope: Any = "agent", **fields: Any) -> dict[str, Any]:
         place = self._place(scope)
         origin = Origin(
-            author=f"function {self._claim.row['function']} v{self._claim.row['version']}",
+            author=f"function {self._claim.row.function} v{self._claim.row.version}",
             execution_id=self._claim.id,
             run_id=None if self._run is None else self._run["id"],
             untrusted=bool(self._claim.grants.hosts) or self._has_read_untrusted or self._tools_read_outside,
@@ -113,7 +113,7 @@ class MemoryCalls:
         self._retry(
             lambda: self._memory.forget(
                 id,
-                author=f"function {self._claim.row['function']} v{self._claim.row['version']}",
+                author=f"function {self._claim.row.function} v{self._claim.row.version}",
                 places=self._places,
                 cause=self._claim.cause,
             )

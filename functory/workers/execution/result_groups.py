@@ -12,7 +12,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -26,7 +25,6 @@ from functory.engine.telemetry import metrics, traces
 from functory.engine.telemetry.traces import Span
 from functory.workers.execution.held_claims import HeldClaims, Running
 from functory.workers.execution.unavailable_retry import retry_while_unavailable
-from functory.workers.redaction.redactor import Redactor
 
 log = structlog.get_logger("functory.worker")
 
@@ -38,13 +36,8 @@ GROUP_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Ended:
-    """An attempt that has ended, with its result. ``redact`` knows the secrets that it asked for."""
-
-    running: Running
-    attempt_result: AttemptResult
-    redact: Redactor
+# An attempt that has ended, and its result.
+Ended = tuple[Running, AttemptResult]
 
 
 class ResultGroups:
@@ -68,10 +61,10 @@ class ResultGroups:
         """Store results and forget their claims. While the database is unavailable, keep both and try again."""
 
         def log_wait(error: Unavailable) -> None:
-            ids = [one.running.claim.id for one in ended]
+            ids = [running.claim.id for running, _ in ended]
             log.warning("database unavailable, results wait", execution_ids=ids, reason=error.why)
 
-        results = [(one.running.claim, one.attempt_result) for one in ended]
+        results = [(running.claim, result) for running, result in ended]
         try:
             following = retry_while_unavailable(
                 lambda: self._attempts.finish_many(results),
@@ -79,31 +72,31 @@ class ResultGroups:
                 longest_pause=MAX_PAUSE_SECONDS,
                 on_wait=log_wait,
             )
-            for one, next_state in zip(ended, following, strict=True):
+            for (running, result), next_state in zip(ended, following, strict=True):
                 if isinstance(next_state, Exception):
-                    self._record_refusal(one, next_state)
+                    self._record_refusal(running, next_state)
                 else:
-                    _record(one, next_state)
+                    _record(running, result, next_state)
         except Unavailable as error:
             # The leases expire, and the reaper makes the executions claimable again.
-            for one in ended:
-                id_ = one.running.claim.id
+            for running, _ in ended:
+                id_ = running.claim.id
                 log.warning("execution abandoned, its lease will expire", execution_id=id_, reason=error.why)
         except Exception as error:
-            for one in ended:
-                self._record_refusal(one, error)
+            for running, _ in ended:
+                self._record_refusal(running, error)
         finally:
-            self._held_claims.remove([one.running for one in ended])
+            self._held_claims.remove([running for running, _ in ended])
 
-    def _record_refusal(self, ended: Ended, error: Exception) -> None:
-        claim = ended.running.claim
+    def _record_refusal(self, running: Running, error: Exception) -> None:
+        claim = running.claim
         if isinstance(error, Stale):
             metrics.zombies.inc()
             log.warning("lease lost, result refused", execution_id=claim.id, fence=claim.fence)
             return
-        crashed = defect(claim, error, ended.redact)
+        crashed = defect(claim, error, running.redact)
         try:
-            _record(Ended(ended.running, crashed, ended.redact), self._attempts.finish(claim, crashed))
+            _record(running, crashed, self._attempts.finish(claim, crashed))
         except Exception:
             log.exception("defect not recorded, the lease will expire", execution_id=claim.id)
 
@@ -127,9 +120,7 @@ class ResultGroup:
         # Held while results are stored: the call that completes the group returns when all are.
         self._storing = threading.Lock()
 
-    def add(
-        self, running: Running, attempt_result: AttemptResult, redact: Redactor, *, later: bool = False
-    ) -> None:
+    def add(self, running: Running, attempt_result: AttemptResult, *, later: bool = False) -> None:
         """Store a result, with others of the message if more are to come.
 
         The result of an attempt that may have had effects outside is stored at once: the shorter the time, the less
@@ -138,7 +129,7 @@ class ResultGroup:
         """
         with self._lock:
             self._open -= 1
-            self._waiting.append(Ended(running, attempt_result, redact))
+            self._waiting.append((running, attempt_result))
             count = len(self._waiting)
             now = self._open <= 0 or count >= GROUP_SIZE or bool(running.claim.grants)
         if now and not later:
@@ -218,7 +209,7 @@ class _Timer:
                 log.exception("results not stored")
 
 
-def defect(claim: Claim, error: Exception, redact: Redactor) -> AttemptResult:
+def defect(claim: Claim, error: Exception, redact: Callable[[Any], Any]) -> AttemptResult:
     """Log a defect of the worker, and return the result of the attempt: it is retried as after a crash."""
     log.error(
         "execution failed by a defect of the worker",
@@ -230,23 +221,22 @@ def defect(claim: Claim, error: Exception, redact: Redactor) -> AttemptResult:
     return AttemptResult("crashed", error=record)
 
 
-def _record(ended: Ended, next_state: NextState) -> None:
+def _record(running: Running, result: AttemptResult, next_state: NextState) -> None:
     """Count an attempt that is stored, and record its spans."""
-    row = ended.running.claim.row
-    function = metrics.function_label(row["function"])
-    metrics.execution_attempts.labels(ended.attempt_result.outcome).inc()
-    trace = traces.exemplar(row["root_id"])
-    metrics.observe(metrics.execution_duration.labels(function), ended.attempt_result.duration_seconds, trace)
+    row = running.claim.row
+    function = metrics.function_label(row.function)
+    metrics.execution_attempts.labels(result.outcome).inc()
+    trace = traces.exemplar(row.root_id)
+    metrics.observe(metrics.execution_duration.labels(function), result.duration_seconds, trace)
     if next_state.state == "succeeded":
-        metrics.execution_output.observe(ended.attempt_result.result_bytes)
+        metrics.execution_output.observe(result.result_bytes)
     if next_state.state != "queued":
         metrics.executions_finished.labels(function, next_state.state).inc()
     if (recorder := traces.recorder) is not None:
-        recorder.record(_spans(ended, next_state))
+        recorder.record(_spans(running, result, next_state))
 
 
-def _spans(ended: Ended, next_state: NextState) -> list[Span]:
-    running, result = ended.running, ended.attempt_result
+def _spans(running: Running, result: AttemptResult, next_state: NextState) -> list[Span]:
     return execution_spans.of_attempt(
         running.claim,
         result.outcome,

@@ -35,7 +35,7 @@ def by_version(claims: Sequence[Running]) -> Iterator[list[Running]]:
     groups: dict[Any, list[Running]] = {}
     for running in claims:
         claim = running.claim
-        key = (claim.row["version_id"], tuple(claim.codes), claim.grants, str(claim.problem))
+        key = (claim.row.version_id, tuple(claim.codes), claim.grants, str(claim.problem))
         groups.setdefault(key, []).append(running)
     yield from groups.values()
 
@@ -96,7 +96,7 @@ class _Train:
                 passengers.append(Passenger(job_of_same_version(job, running.claim), running.control))
                 self._open[id(passengers[-1])] = running
             elif self._held_claims.begin(running):
-                self._results.add(running, refused, self._redact, later=True)
+                self._results.add(running, refused, later=True)
             else:
                 self._results.drop(running, later=True)
         self._begin_next()
@@ -130,7 +130,7 @@ class _Train:
         except Exception as error:
             result = defect(running.claim, error, self._redact)
         running.calls = result.spans
-        self._results.add(running, result, self._redact, later=True)
+        self._results.add(running, result, later=True)
 
     def _begin_next(self) -> None:
         """Mark the passenger that may run now: it is not released any more because it waits too long."""

@@ -45,7 +45,7 @@ from functory.workers.sandbox.protocol.frames import (
     encode_for_guest,
 )
 from functory.workers.sandbox.protocol.host import Host
-from functory.workers.sandbox.protocol.job import Grants, Job, Limits, Outcome, Signature, Status
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits, Job, Outcome, Signature, Status
 from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.supervision.inspection import signature_of
 from functory.workers.sandbox.supervision.run import Run, with_traffic
@@ -59,7 +59,7 @@ _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it got its task has run nothing: another one is taken
 _DEATH_SECONDS = 5.0
 _SCHEMA_BYTES = 1_048_576
-_NO_GRANTS = Grants()
+_NO_GRANTS = ChildGrants()
 _DEFAULT_POOL_KEY = PoolKey()
 _INSPECTION_POOL_KEY = PoolKey(inspecting=True)
 
@@ -280,7 +280,7 @@ class Runner:
         of that parameter is ``{}``. ``timeout`` is in seconds; ``packages`` as in ``Job``,
         ``modules`` as in ``Code``.
         """
-        limits = Limits(
+        limits = ChildLimits(
             wall_seconds=timeout, total_seconds=timeout, cpu_seconds=timeout, result_bytes=_SCHEMA_BYTES
         )
         pool_key = PoolKey(packages=tuple(packages), inspecting=True)

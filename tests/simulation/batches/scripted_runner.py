@@ -10,7 +10,7 @@ from typing import Any, cast
 from functory.engine.errors import ExecutionFailed, FunctoryError
 from functory.workers.sandbox.protocol.control import Control
 from functory.workers.sandbox.protocol.host import Host
-from functory.workers.sandbox.protocol.job import Grants, Job, Log, Outcome, Span, Status
+from functory.workers.sandbox.protocol.job import ChildGrants, Job, Log, Outcome, Span, Status
 from functory.workers.sandbox.supervision.train import Passenger
 
 # Durations of every run, in seconds: rows with them are equal for all batch sizes.
@@ -141,7 +141,10 @@ class ScriptedRunner:
     def may_train(self, job: Job) -> bool:
         """True when executions like this one may ride a train."""
         return (
-            job.reuse and job.grants == Grants() and job.entry in self._ran and job.entry not in self._talked
+            job.reuse
+            and job.grants == ChildGrants()
+            and job.entry in self._ran
+            and job.entry not in self._talked
         )
 
     def train(

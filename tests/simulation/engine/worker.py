@@ -180,7 +180,7 @@ class Worker(Process):
         runs = [Run(claim, self.world.now) for claim in claims]
         for run in runs:
             self.running[run.key] = run
-            self.world.note("claimed", run.claim.row["function"], run.key[0][-4:], "fence", run.key[1])
+            self.world.note("claimed", run.claim.row.function, run.key[0][-4:], "fence", run.key[1])
         self._batches.wake()
         return runs
 
@@ -212,7 +212,7 @@ class Worker(Process):
         yield from self._finish(taken)
 
     def _calls_others(self, run: Run) -> bool:
-        return any(act.calls for act in self.world.deck.behaviours[run.claim.row["function"]].acts)
+        return any(act.calls for act in self.world.deck.behaviours[run.claim.row.function].acts)
 
     def _run(self, run: Run) -> Generator[Wait, None, AttemptResult | None]:
         """Run a claim; its result, or None when there is none to store."""
@@ -220,7 +220,7 @@ class Worker(Process):
             return None
         run.begun = True
         try:
-            if run.claim.row["cancel_requested_at"] is not None:
+            if run.claim.row.cancel_requested_at is not None:
                 return _cancelled()
             if run.claim.problem is not None:
                 return AttemptResult("failed", error=_error("problem"), retryable=False)
@@ -246,10 +246,10 @@ class Worker(Process):
     def _function(self, run: Run):
         """Simulate the function: its effects, emissions and calls. Returns its result, or None when it was killed."""
         world, rng, claim = self.world, self.world.rng, run.claim
-        behaviour = world.deck.behaviours[claim.row["function"]]
+        behaviour = world.deck.behaviours[claim.row.function]
         world.record.begun.append((claim.id.replace("-", ""), claim.fence))
         host = SimulatedHost(claim, self._services, self._lend(run), threading.Event())
-        outcome = behaviour.outcome(rng, claim.row["attempt"])
+        outcome = behaviour.outcome(rng, claim.row.attempt)
         try:
             for act in behaviour.acts:
                 yield rng.random() * 0.3, None
@@ -280,7 +280,7 @@ class Worker(Process):
         return _cancelled() if run.killed == "cancelled" else None
 
     def _emit(self, run: Run, host: EngineHost, type_: str) -> Steps:
-        yield from self._asked(run, lambda: host.emit(type_, {"by": run.claim.row["function"]}, None))
+        yield from self._asked(run, lambda: host.emit(type_, {"by": run.claim.row.function}, None))
         if not run.killed:
             self.world.note("emitted", type_, "by", run.claim.id[-4:])
             self._check_owner(run, "zombie's event", "an event of a zombie was taken")

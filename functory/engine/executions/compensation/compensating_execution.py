@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from functory.engine.database.schema import execution, span
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
+from functory.engine.executions.execution_row import LockedExecution
 from functory.engine.executions.start import new_row, write
 from functory.engine.functions import arguments, dependencies, versions
 from functory.engine.serialization import json_schema
 
 
-def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def start(tx: Tx, saga: LockedExecution, row: Mapping[str, Any]) -> str:
     """Queue the execution that undoes a step. Return its id. Raises :class:`FunctoryError` when it cannot start."""
     name, pin = dependencies.parse_reference(row["compensate"])
     version = versions.load(tx, name, pin)
@@ -34,10 +35,10 @@ def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         version,
         input_,
         cause="compensation",
-        root_id=saga["root_id"],
-        depth=saga["depth"] + 1,
-        chain=saga["chain"],
-        parent_id=saga["id"],
+        root_id=saga.root_id,
+        depth=saga.depth + 1,
+        chain=saga.chain,
+        parent_id=saga.id,
     )
     # No start deadline: a late compensation is better than none.
     write(tx, [new | {"expires_at": None}])
@@ -46,7 +47,7 @@ def start(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def _input(
-    tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], version: Mapping[str, Any]
+    tx: Tx, saga: LockedExecution, row: Mapping[str, Any], version: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of the compensation: the values of the names that it declares as parameters."""
     missing = arguments.missing_compensation_arguments(version["parameters"])
@@ -74,7 +75,7 @@ def _input(
         "input": step["input"],
         "result": step["result"],
         "execution_id": row["step_id"],
-        "error": saga["error"],
+        "error": saga.error,
     }
     wanted = arguments.accepted_compensation_arguments(version["parameters"])
     for name in ("input", "result"):

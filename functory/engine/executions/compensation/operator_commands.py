@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from functory.engine.database import audit
@@ -13,6 +12,7 @@ from functory.engine.errors import Conflict, NotFound
 from functory.engine.events.store import as_id
 from functory.engine.executions.compensation import compensable_steps, saga
 from functory.engine.executions.compensation.saga import SagaProgress
+from functory.engine.executions.execution_row import LockedExecution
 
 
 class Compensations:
@@ -62,21 +62,21 @@ class Compensations:
         return row
 
 
-def _not_stuck(tx: Tx, failed: Mapping[str, Any]) -> Conflict:
+def _not_stuck(tx: Tx, failed: LockedExecution) -> Conflict:
     """Return the error for a saga in which no step has stopped."""
-    what = f"no compensation of execution {failed['id']} has stopped"
-    plan = saga.plan_rows(tx, failed["id"])
+    what = f"no compensation of execution {failed.id} has stopped"
+    plan = saga.plan_rows(tx, failed.id)
     if plan:
         counts = Counter(row["state"] for row in plan)
         listed = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        return Conflict(what, f"its compensations: {listed}", f"functory execution show {failed['id']}")
-    if failed["cause"] == "compensation":
+        return Conflict(what, f"its compensations: {listed}", f"functory execution show {failed.id}")
+    if failed.cause == "compensation":
         return Conflict(
-            what, "it is a compensation itself", f"functory execution compensate {failed['parent_id']}"
+            what, "it is a compensation itself", f"functory execution compensate {failed.parent_id}"
         )
     why = (
         "it has no step that must be undone"
-        if failed["state"] in compensable_steps.COMPENSATED_STATES
-        else f"it is {failed['state']}"
+        if failed.state in compensable_steps.COMPENSATED_STATES
+        else f"it is {failed.state}"
     )
     return Conflict(what, why)

@@ -18,9 +18,10 @@ from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions.compensation import compensable_steps
 from functory.engine.executions.compensation.compensable_steps import Step
+from functory.engine.executions.execution_row import ExecutionRow
 
 
-def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
+def begin_if_failed(tx: Tx, row: ExecutionRow, state: str) -> None:
     """Write the plan of an execution that ends as ``state`` in this transaction, if that is a failure.
 
     ``row`` is the execution before its end. One statement if it has no steps, none if it did not fail. Wakes the
@@ -29,20 +30,20 @@ def begin_if_failed(tx: Tx, row: Mapping[str, Any], state: str) -> None:
     wake_compensator(tx, row)
     if (
         state not in compensable_steps.COMPENSATED_STATES
-        or row["started_at"] is None
-        or row["cause"] == "compensation"
+        or row.started_at is None
+        or row.cause == "compensation"
     ):
         return
-    found = compensable_steps.find(tx, row["id"])
+    found = compensable_steps.find(tx, row.id)
     if found:
         tx.wake("sagas")
-    if add_steps(tx, row["id"], found, 1):
+    if add_steps(tx, row.id, found, 1):
         emit_event(tx, row, "saga.started", {"state": state})
 
 
-def wake_compensator(tx: Tx, row: Mapping[str, Any]) -> None:
+def wake_compensator(tx: Tx, row: ExecutionRow) -> None:
     """Wake the compensator after the end of an execution that a plan may wait for: a child or a compensation."""
-    if row["parent_id"] is not None or row["cause"] == "compensation":
+    if row.parent_id is not None or row.cause == "compensation":
         tx.wake("sagas")
 
 
@@ -70,16 +71,16 @@ def add_steps(tx: Tx, saga_id: str, found: Sequence[Step], position: int) -> boo
     return any(row["compensate"] for row in rows if row["position"] in written)
 
 
-def emit_event(tx: Tx, saga: Mapping[str, Any], type_: str, data: Mapping[str, Any]) -> None:
+def emit_event(tx: Tx, saga: ExecutionRow, type_: str, data: Mapping[str, Any]) -> None:
     """Write an event about a saga; its cause is the failed execution."""
     known = {
-        "execution_id": saga["id"],
-        "function": saga["function"],
-        "version": saga["version"],
-        "parent_id": saga["parent_id"],
+        "execution_id": saga.id,
+        "function": saga.function,
+        "version": saga.version,
+        "parent_id": saga.parent_id,
     }
-    source = f"/functory/executions/{saga['id']}"
+    source = f"/functory/executions/{saga.id}"
     cause = Cause.from_row(saga)
     event_store.append(
-        tx, [event_store.record(tx, type_, saga["function"], {**known, **data}, source=source, cause=cause)]
+        tx, [event_store.record(tx, type_, saga.function, {**known, **data}, source=source, cause=cause)]
     )

@@ -28,6 +28,7 @@ from functory.engine.executions import cancellation
 from functory.engine.executions import store as execution_store
 from functory.engine.executions.compensation import compensable_steps, compensating_execution
 from functory.engine.executions.compensation import plan as compensation_plan
+from functory.engine.executions.execution_row import LOCKED_COLUMNS, LockedExecution
 from functory.engine.telemetry import metrics
 
 # Built once, because every scheduler runs it in every round.
@@ -53,14 +54,14 @@ class SagaProgress:
             metrics.sagas.labels(self.result).inc()
 
 
-def lock(tx: Tx, saga_id: str, *, skip: bool = False) -> dict[str, Any] | None:
+def lock(tx: Tx, saga_id: str, *, skip: bool = False) -> LockedExecution | None:
     """Lock the execution that failed, so that one process at a time works on its plan.
 
     ``skip``: None when another process holds it. The lock is weak enough for compensations to refer to the row.
     """
-    statement = sa.select(execution).where(execution.c.id == saga_id)
+    statement = sa.select(*LOCKED_COLUMNS).where(execution.c.id == saga_id)
     statement = statement.with_for_update(key_share=True, skip_locked=skip)
-    return tx.first(statement)
+    return tx.one(LockedExecution, statement)
 
 
 def plan_rows(tx: Tx, saga_id: str) -> list[dict[str, Any]]:
@@ -82,12 +83,12 @@ def next_step(plan: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any] | No
     return pending, None if pending is not None else "compensated"
 
 
-def advance(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) -> None:
+def advance(tx: Tx, saga: LockedExecution, progress: SagaProgress) -> None:
     """Advance one locked saga by one round."""
     _record_finished(tx, saga, progress)
-    plan = plan_rows(tx, saga["id"])
+    plan = plan_rows(tx, saga.id)
     if any(row["compensate"] for row in plan):
-        because = f"the failure of {saga['function']}, execution {saga['id']}"
+        because = f"the failure of {saga.function}, execution {saga.id}"
         for row in plan:
             if row["state"] == "waiting":
                 cancellation.cancel_open(tx, row["step_id"], because)
@@ -109,9 +110,9 @@ def advance(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) -> None:
         tx.wake("sagas")
 
 
-def _record_finished(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) -> None:
+def _record_finished(tx: Tx, saga: LockedExecution, progress: SagaProgress) -> None:
     """Update the rows that wait for an execution's end once it has ended."""
-    plan = plan_rows(tx, saga["id"])
+    plan = plan_rows(tx, saga.id)
     watched = {
         row["position"]: row["step_id"] if row["state"] == "waiting" else row["execution_id"]
         for row in plan
@@ -152,27 +153,27 @@ def _record_finished(tx: Tx, saga: Mapping[str, Any], progress: SagaProgress) ->
             moved += _insert_below(tx, saga, here)
 
 
-def _insert_below(tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+def _insert_below(tx: Tx, saga: LockedExecution, row: Mapping[str, Any]) -> int:
     """Insert the steps below a step that has no compensation behind it. Return the number of places that they take."""
     found = compensable_steps.find(tx, row["step_id"])
     if not found:
         return 0
-    behind = (compensation.c.saga_id == saga["id"], compensation.c.position > row["position"])
+    behind = (compensation.c.saga_id == saga.id, compensation.c.position > row["position"])
     # In two statements: each position is unique, also while one statement moves several rows.
     tx.execute(sa.update(compensation).where(*behind).values(position=-compensation.c.position - len(found)))
     tx.execute(
         sa.update(compensation)
-        .where(compensation.c.saga_id == saga["id"], compensation.c.position < 0)
+        .where(compensation.c.saga_id == saga.id, compensation.c.position < 0)
         .values(position=-compensation.c.position)
     )
-    known = any(one["compensate"] for one in plan_rows(tx, saga["id"]))
-    if compensation_plan.add_steps(tx, saga["id"], found, row["position"] + 1) and not known:
-        compensation_plan.emit_event(tx, saga, "saga.started", {"state": saga["state"]})
+    known = any(one["compensate"] for one in plan_rows(tx, saga.id))
+    if compensation_plan.add_steps(tx, saga.id, found, row["position"] + 1) and not known:
+        compensation_plan.emit_event(tx, saga, "saga.started", {"state": saga.state})
     return len(found)
 
 
 def _stop(
-    tx: Tx, saga: Mapping[str, Any], row: Mapping[str, Any], progress: SagaProgress, problem: str
+    tx: Tx, saga: LockedExecution, row: Mapping[str, Any], progress: SagaProgress, problem: str
 ) -> None:
     """Record that a step could not be undone: the saga stops until an operator decides."""
     change_state(tx, row, progress, "failed", problem=problem)

@@ -31,6 +31,7 @@ from functory.engine.errors import FunctoryError, Invalid, Refused
 from functory.engine.events.causation import Cause
 from functory.engine.events.store import as_id
 from functory.engine.executions import start
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.runs import (
     answers,
     begin,
@@ -57,7 +58,7 @@ class Step:
     """A step that has succeeded: its run (locked), its execution before its end, and what its code was granted."""
 
     run: dict[str, Any]
-    row: Mapping[str, Any]
+    row: ExecutionRow
     grants: Grants
     settings: Settings
 
@@ -66,14 +67,14 @@ class Step:
         return Cause.from_row(self.row)
 
 
-def after_success(tx: Tx, row: Mapping[str, Any], result: Any, grants: Grants, settings: Settings) -> None:
+def after_success(tx: Tx, row: ExecutionRow, result: Any, grants: Grants, settings: Settings) -> None:
     """Go on with the run of a step or of a tool that has succeeded with ``result``. ``row`` is the execution before
     its end.
     """
-    if row["cause"] != transitions.STEP:
+    if row.cause != transitions.STEP:
         transitions.after_end(tx, row, "succeeded", None)
         return
-    own = transitions.of_step(tx, row["id"])
+    own = transitions.of_step(tx, row.id)
     if own is None:
         return
     step = Step(own, row, grants, settings)
@@ -127,7 +128,7 @@ def _ask_model(tx: Tx, step: Step, directive: AskModel) -> None:
     if directive.tool_names:
         described = [_described(tx, own, name) for name in directive.tool_names]
         request = replace(request, tools=[*request.tools, *described])
-    caller = Caller(own["root_id"], own["function"], step.row["id"], own["agent"], own["user_name"])
+    caller = Caller(own["root_id"], own["function"], step.row.id, own["agent"], own["user_name"])
     redact = redaction.redaction(step.settings.llm_redact)
     if recorded.source_of(own) is not None and _from_record(tx, step, request, redact):
         return
@@ -212,7 +213,7 @@ def _new_question(
         "state": "pending",
         "root_id": step.run["root_id"],
         "run_id": step.run["id"],
-        "execution_id": step.row["id"],
+        "execution_id": step.row.id,
         "payload": dict(payload),
         "requested_at": tx.now,
         "expires_at": tx.now + timedelta(seconds=seconds),

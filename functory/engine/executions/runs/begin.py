@@ -12,7 +12,7 @@ from functory.engine.agents.money import nano_dollars
 from functory.engine.database.schema import budget, meter, run
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import Cause, CausingExecution
 from functory.engine.executions import start
 from functory.engine.executions.runs import counts, rows, transitions
 from functory.engine.serialization import json_codec
@@ -78,7 +78,7 @@ def rerun(
 def child(
     tx: Tx,
     parent: Mapping[str, Any],
-    step: Mapping[str, Any],
+    step: CausingExecution,
     name: str,
     arguments: Mapping[str, Any],
     settings: Settings,
@@ -101,7 +101,7 @@ def child(
         "parent_run_id": parent["id"],
     }
     start.take_budget(tx, Cause.from_row(step), own["function"], settings)
-    _start(tx, own, settings, depth=step["depth"] + 1, chain=step["chain"], parent_id=step["id"])
+    _start(tx, own, settings, depth=step.depth + 1, chain=step.chain, parent_id=step.id)
     return own["id"]
 
 

@@ -15,7 +15,7 @@ from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, approval, execution, llm_call, meter, run, run_step, run_wait
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.executions.runs import counts
 
 _ID = sa.bindparam("id", type_=Id)
@@ -26,7 +26,7 @@ _LAST = sa.select(run_step).where(run_step.c.run_id == _ID, run_step.c.number > 
 _WAITERS = sa.select(run_wait).where(one_of(run_wait.c.target_id)).order_by(run_wait.c.run_id)
 _FIRST = sa.select(execution.c.depth, execution.c.chain, execution.c.priority).where(execution.c.id == _ID)
 _CAUSE = (
-    sa.select(*(execution.c[name] for name in ("id", "fence", "root_id", "depth", "chain", "function")))
+    sa.select(*CAUSE_COLUMNS)
     .join(run_step, run_step.c.execution_id == execution.c.id)
     .where(run_step.c.run_id == _ID, run_step.c.number == sa.bindparam("number"))
 )
@@ -68,9 +68,9 @@ def last_steps(tx: Tx, own: Mapping[str, Any], count: int) -> list[dict[str, Any
     return sorted(found, key=lambda row: row["number"])
 
 
-def step_execution(tx: Tx, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return id, fence, root, depth, chain and function of the execution that a run's newest step is."""
-    found = tx.first(_CAUSE, {"id": own["id"], "number": own["step"]})
+def step_execution(tx: Tx, own: Mapping[str, Any]) -> CausingExecution:
+    """Return the execution that a run's newest step is."""
+    found = tx.one(CausingExecution, _CAUSE, {"id": own["id"], "number": own["step"]})
     assert found is not None
     return found
 

@@ -16,9 +16,10 @@ from functory.engine.agents.agent_fields import Limits
 from functory.engine.database.schema import run_step
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import FunctoryError
-from functory.engine.events.causation import Cause
+from functory.engine.events.causation import Cause, CausingExecution
 from functory.engine.executions import root_budget, start
 from functory.engine.executions.cancel_row import cancel_row
+from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.runs import counts, joins, rows
 from functory.engine.functions import versions
 from functory.engine.serialization import json_schema
@@ -32,16 +33,16 @@ STOP_REASONS = (
 )  # fmt: skip
 
 
-def after_end(tx: Tx, row: Mapping[str, Any], state: str, error: Mapping[str, Any] | None) -> None:
+def after_end(tx: Tx, row: ExecutionRow, state: str, error: Mapping[str, Any] | None) -> None:
     """Go on with the run of an execution that ends as ``state``. ``row`` is the execution before its end. Nothing
     happens for one that neither is a step nor was started by one.
 
     The success of a step is :func:`functory.engine.executions.runs.advance.after_success`.
     """
-    if row["cause"] == TOOL:
-        after_targets(tx, [row["id"]], Cause.from_row(row))
-    elif row["cause"] == STEP:
-        own = of_step(tx, row["id"])
+    if row.cause == TOOL:
+        after_targets(tx, [row.id], Cause.from_row(row))
+    elif row.cause == STEP:
+        own = of_step(tx, row.id)
         if own is None:
             return
         if state == "cancelled":
@@ -51,16 +52,15 @@ def after_end(tx: Tx, row: Mapping[str, Any], state: str, error: Mapping[str, An
             go_on_with_problem(tx, own, problem, Cause.from_row(row))
 
 
-def lock_runs(tx: Tx, executions: Sequence[Mapping[str, Any]]) -> None:
-    """Lock the runs that executions belong to, in the order of their ids. Who ends a run locks it before its
-    executions; who ends executions does the same.
+def lock_runs(tx: Tx, causes: Mapping[str, str]) -> None:
+    """Lock the runs that executions (their causes by id) belong to, in the order of the runs' ids. Who ends a run locks
+    it before its executions; who ends executions does the same.
     """
-    own = [row for row in executions if row["cause"] in CAUSES]
-    if not own:
-        return
-    runs = {wait["run_id"] for wait in rows.waiters(tx, [row["id"] for row in own if row["cause"] == TOOL])}
-    for row in own:
-        step = rows.step_of(tx, row["id"]) if row["cause"] == STEP else None
+    tools_ = [id_ for id_, cause in causes.items() if cause == TOOL]
+    steps = [id_ for id_, cause in causes.items() if cause == STEP]
+    runs = {wait["run_id"] for wait in rows.waiters(tx, tools_)}
+    for id_ in steps:
+        step = rows.step_of(tx, id_)
         runs |= set() if step is None else {step["run_id"]}
     for id_ in sorted(runs):
         rows.lock(tx, id_)
@@ -291,7 +291,7 @@ def step_row(
     )
 
 
-def tool_row(tx: Tx, step: Mapping[str, Any], version: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+def tool_row(tx: Tx, step: CausingExecution, version: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
     """Return the execution of a tool, a function or a check for a step, whose execution is ``step``. Raises
     :class:`FunctoryError` for wrong arguments.
     """
@@ -300,10 +300,10 @@ def tool_row(tx: Tx, step: Mapping[str, Any], version: Mapping[str, Any], argume
         version,
         tools.checked_arguments(version, arguments),
         cause=TOOL,
-        root_id=step["root_id"],
-        depth=step["depth"] + 1,
-        chain=step["chain"],
-        parent_id=step["id"],
+        root_id=step.root_id,
+        depth=step.depth + 1,
+        chain=step.chain,
+        parent_id=step.id,
     )
 
 

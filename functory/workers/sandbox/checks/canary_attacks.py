@@ -27,7 +27,7 @@ from functory.engine.errors import Unavailable
 from functory.workers.sandbox.checks import tiers
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.protocol.host import Host, OutputFilter, UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Code, Job, Limits, Outcome
+from functory.workers.sandbox.protocol.job import ChildLimits, Code, Job, Outcome
 from functory.workers.sandbox.runner import Runner
 
 ATTACKS = {
@@ -49,7 +49,7 @@ _PLACES = ("/", "/usr/lib", "/etc", "/tmp", "/var/tmp", "/dev/shm", "/root", "/h
 # The longest path of a socket: sun_path of unix(7), with its NUL.
 _SOCKET_PATH_BYTES = 107
 _SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - a folder of its own is made in it by mkdtemp
-_LIMITS = Limits(wall_seconds=20.0, total_seconds=20.0, cpu_seconds=10.0)
+_LIMITS = ChildLimits(wall_seconds=20.0, total_seconds=20.0, cpu_seconds=10.0)
 _DANGEROUS = ("io_uring_setup", "bpf", "add_key", "keyctl", "perf_event_open", "userfaultfd")
 
 _SOURCE = """

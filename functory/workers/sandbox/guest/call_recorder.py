@@ -20,7 +20,7 @@ from functory.engine.serialization.python_values import escape_surrogates, type_
 from functory.workers.sandbox.guest.channel import Channel
 from functory.workers.sandbox.guest.json_values import preview
 from functory.workers.sandbox.protocol.frames import SpanClosed, SpanError, SpanOpened, pack
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 
 _current: ContextVar[int | None] = ContextVar("functory_span", default=None)
 _NOTHING = msgspec.Raw(pack(None))
@@ -30,7 +30,7 @@ _MESSAGE_CHARACTERS = 2000
 class CallRecorder:
     """Numbers and sends spans. ``skipped`` counts the calls beyond the limit, which run unrecorded."""
 
-    def __init__(self, channel: Channel, limits: Limits) -> None:
+    def __init__(self, channel: Channel, limits: ChildLimits) -> None:
         self._channel = channel
         self._limits = limits
         self._lock = threading.Lock()

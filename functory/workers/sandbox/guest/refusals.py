@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from functory.workers.sandbox.guest.attempts import Attempt
-from functory.workers.sandbox.protocol.job import Grants
+from functory.workers.sandbox.protocol.job import ChildGrants
 
 _MOST_CAUSES = 50
 # A missing file, or one that may not be opened or changed.
@@ -48,7 +48,7 @@ _OWN_SCRATCH = (
 )
 
 
-def explanation(error: BaseException, message: str, grants: Grants, tried: Sequence[Attempt]) -> str:
+def explanation(error: BaseException, message: str, grants: ChildGrants, tried: Sequence[Attempt]) -> str:
     """Return lines that belong below ``message``, the message of ``error``; empty when it has another reason.
 
     ``tried`` is what the execution has tried until the error, the latest first.
@@ -84,7 +84,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             pending += one.exceptions
 
 
-def _of_error(error: BaseException, grants: Grants, tried: Sequence[Attempt]) -> str:
+def _of_error(error: BaseException, grants: ChildGrants, tried: Sequence[Attempt]) -> str:
     if isinstance(error, OSError):
         named = [name for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
         if named and error.errno in _OF_FILES:
@@ -127,7 +127,7 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
     return next((number for words, number in _TEXTS.items() if words in text), None), text
 
 
-def _of_attempts(number: int, grants: Grants, tried: Sequence[Attempt]) -> str:
+def _of_attempts(number: int, grants: ChildGrants, tried: Sequence[Attempt]) -> str:
     """Explain a bare number by the latest attempt that may have been answered with it."""
     for attempt in tried:
         text = ""
@@ -144,13 +144,13 @@ def _of_attempts(number: int, grants: Grants, tried: Sequence[Attempt]) -> str:
     return ""
 
 
-def _of_silent_program(grants: Grants, tried: Sequence[Attempt]) -> str:
+def _of_silent_program(grants: ChildGrants, tried: Sequence[Attempt]) -> str:
     """Explain what ``os.system`` has not done: it raises nothing."""
     silent = (attempt for attempt in tried if attempt.event == "os.system")
     return next((_of_program(attempt.what, grants) for attempt in silent), "")
 
 
-def _of_program(given: Any, grants: Grants) -> str:
+def _of_program(given: Any, grants: ChildGrants) -> str:
     if grants.subprocess:
         return ""
     name = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else ""
@@ -175,7 +175,7 @@ def _database(given: Any) -> Any:
     return given
 
 
-def _of_file(given: Any, number: int, grants: Grants) -> str:
+def _of_file(given: Any, number: int, grants: ChildGrants) -> str:
     if not isinstance(given, str | bytes | os.PathLike):
         return ""
     name = os.fsdecode(given)

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from functory.workers.sandbox.protocol.job import Job, Limits
+from functory.workers.sandbox.protocol.job import ChildLimits, Job
 
 MAX_DEPTH = 128  # deeper than any hand-made document, far below what the JSON libraries refuse (254 and up)
 MAX_IN_FLIGHT = 8  # requests of one execution that may wait at the same time: each holds a thread
@@ -298,7 +298,7 @@ FromGuest = (
 FromHost = Start | Inspect | Reply
 
 
-def largest_frame(limits: Limits) -> int:
+def largest_frame(limits: ChildLimits) -> int:
     """Return the length of the longest frame that a child with these limits may send."""
     values = max(limits.result_bytes, limits.call_bytes, limits.span_bytes)
     return max(ERROR_BYTES, values + 2 * ENVELOPE_BYTES)

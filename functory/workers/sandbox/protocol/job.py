@@ -52,7 +52,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.name}@{self.version}"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChildLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits of one execution, all of them enforced. Sizes in bytes, times in seconds."""
 
     wall_seconds: float = 30.0
@@ -103,7 +103,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class Grants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChildGrants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Access that the sandbox allows one execution."""
 
     hosts: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     entry: str
     codes: dict[str, Code]
     input: dict[str, Any] = {}
-    limits: Limits = Limits()
+    limits: ChildLimits = ChildLimits()
     seed: int = 0
     packages: tuple[str, ...] = ()
     """``site-packages`` folders of its environments, in the order of the search."""
@@ -140,7 +140,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Modules of them that the zygote imports once for all executions."""
     trust_domain: str = ""
     """Executions of different trust domains never share a zygote."""
-    grants: Grants = Grants()
+    grants: ChildGrants = ChildGrants()
     lineage: dict[str, str] = {}
     """Headers that its HTTP requests carry: they name it as their cause. They hold nothing that is secret."""
     reuse: bool = False

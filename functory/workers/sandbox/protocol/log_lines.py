@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.protocol.host import OutputFilter, UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Limits, Log
+from functory.workers.sandbox.protocol.job import ChildLimits, Log
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 _LINE_CHARACTERS = 16_384  # a longer line continues in the next row
@@ -25,7 +25,7 @@ class LogCollector:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ChildLimits,
         make_filter: Callable[[], OutputFilter] = UnfilteredOutput,
         on_line: Callable[[], None] = lambda: None,
     ) -> None:

@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits that the kernel enforces on one child. Sizes in bytes; ``job.Limits`` describes each."""
+    """Limits that the kernel enforces on one child. Sizes in bytes; ``job.ChildLimits`` describes each."""
 
     cpu_seconds: float
     memory_bytes: int

@@ -8,7 +8,7 @@ import msgspec
 
 from functory.engine.serialization.control_characters import escape_control_characters
 from functory.workers.sandbox.protocol.frames import ENVELOPE_BYTES, ErrorInfo, Failed, Finished
-from functory.workers.sandbox.protocol.job import Limits, Status
+from functory.workers.sandbox.protocol.job import ChildLimits, Status
 from functory.workers.sandbox.supervision.verdict import Verdict
 
 TOO_LARGE = "OutputTooLarge"
@@ -22,7 +22,7 @@ _FAILURES: dict[str, Status] = {
 }
 
 
-def verdict_of(frame: Finished | Failed, size: int, limits: Limits) -> Verdict:
+def verdict_of(frame: Finished | Failed, size: int, limits: ChildLimits) -> Verdict:
     """Return how a run ended whose last frame has ``size`` bytes; its type is ``TOO_LARGE`` if nothing may be kept."""
     if isinstance(frame, Finished):
         if size > limits.result_bytes + 2 * ENVELOPE_BYTES:
@@ -37,7 +37,7 @@ def verdict_of(frame: Finished | Failed, size: int, limits: Limits) -> Verdict:
     return Verdict(_FAILURES[frame.kind])
 
 
-def error_of(failed: Failed, limits: Limits) -> dict[str, Any]:
+def error_of(failed: Failed, limits: ChildLimits) -> dict[str, Any]:
     """Return the error that a child has reported, without control characters and with advice where there is some."""
     error = _plain(failed.error)
     if failed.kind == "setup":
@@ -54,7 +54,7 @@ def error_of(failed: Failed, limits: Limits) -> dict[str, Any]:
     return error
 
 
-def failure_fields(failed: Failed, limits: Limits) -> dict[str, Any]:
+def failure_fields(failed: Failed, limits: ChildLimits) -> dict[str, Any]:
     """Return the fields of an ``Outcome`` about the failure that a child has reported."""
     return {
         "error": error_of(failed, limits),

@@ -34,7 +34,7 @@ from functory.workers.sandbox.protocol.frames import (
     largest_frame,
 )
 from functory.workers.sandbox.protocol.host import OutputFilter, UnfilteredOutput
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.protocol.log_lines import LogCollector
 from functory.workers.sandbox.supervision.verdict import Verdict, death_verdict, out_of_cpu
 from functory.workers.sandbox.supervision.worker_cost import TooCostly, WorkerCost
@@ -64,7 +64,7 @@ class Supervisor:
     def __init__(
         self,
         child: Child,
-        limits: Limits,
+        limits: ChildLimits,
         monotonic: Callable[[], float],
         on_frame: Callable[[FromGuest, int, int], Verdict | None],
         control: Control,

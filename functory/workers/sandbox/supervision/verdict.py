@@ -8,7 +8,7 @@ import signal
 from typing import Any, NamedTuple
 
 from functory.workers.sandbox.pool.child import Child
-from functory.workers.sandbox.protocol.job import Limits, Status
+from functory.workers.sandbox.protocol.job import ChildLimits, Status
 
 
 class Verdict(NamedTuple):
@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
     type: str = ""
 
 
-def death_verdict(child: Child, limits: Limits) -> Verdict:
+def death_verdict(child: Child, limits: ChildLimits) -> Verdict:
     """Judge a child that ended without a last frame, by its wait status and its control group."""
     if child.wait_status is None:
         return Verdict(
@@ -59,7 +59,7 @@ def death_verdict(child: Child, limits: Limits) -> Verdict:
     )
 
 
-def out_of_cpu(limits: Limits, number: int | None) -> Verdict:
+def out_of_cpu(limits: ChildLimits, number: int | None) -> Verdict:
     limit = math.ceil(limits.cpu_seconds)
     return Verdict("timed_out", f"it used more than {limit} s of CPU", "cpu", number, "TimedOut")
 

@@ -10,7 +10,7 @@ import time
 
 from functory.workers.sandbox.protocol.decoded_size import decoded_size
 from functory.workers.sandbox.protocol.frames import FromGuest, decode_guest
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.supervision.verdict import Verdict
 
 # A value that a function sends exists at least twice in its own memory: as it is, and as it is sent.
@@ -35,7 +35,7 @@ class WorkerCost:
     ``memory_bytes`` is what the worker holds for the run now.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ChildLimits) -> None:
         self.memory_bytes = 0
         self._most_memory = limits.memory_bytes // _MEMORY_SHARE
         self._most_cpu = max(_LEAST_CPU_SECONDS, limits.cpu_seconds / _CPU_SHARE)

@@ -15,6 +15,7 @@ from functory.engine.access import secrets as access
 from functory.engine.access.secrets import Secrets
 from functory.engine.database import schema
 from functory.engine.errors import Conflict, Invalid
+from functory.engine.events.causation import CausingExecution
 from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.settings import Settings
 from tests.support.cli_shell import Shell
@@ -145,7 +146,7 @@ def test_keys_of_the_environment_are_changed_by_the_operator(world):
 def test_former_keys_stay_as_long_as_tokens_of_lineage_are_valid(world):
     world.secrets.set("API_KEY", "hunter2")
     tokens = LineageTokens(world.secrets.derive_keys)
-    row = {"id": world.database.new_id(), "root_id": world.database.new_id(), "depth": 3, "fence": 1}
+    row = CausingExecution(world.database.new_id(), 1, world.database.new_id(), 3, (), "work")
     before = list(tokens.headers(row, world.clock.now()).items())
     world.secrets.add_key()
     world.secrets.reseal()

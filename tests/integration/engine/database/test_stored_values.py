@@ -39,7 +39,7 @@ def test_any_json_value_survives_wherever_it_is_stored(world):
     for number, value in enumerate(VALUES, 1):
         row = world.executions.start("work", {"value": value})
         claim = world.claim(row)
-        assert claim.row["input"] == {"value": value}
+        assert claim.row.input == {"value": value}
         world.finish(claim, result=value)
         assert world.executions.get(row["id"])["result"] == value
         assert (

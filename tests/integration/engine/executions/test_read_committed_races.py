@@ -375,10 +375,10 @@ def test_an_execution_that_ends_while_it_is_read_is_read_as_of_one_instant(
 
     hooks.listen(two.database.engine, "after_cursor_execute", end)
     try:
-        found = detail.read(two.database, claim.row["id"])
+        found = detail.read(two.database, claim.row.id)
     finally:
         hooks.remove(two.database.engine, "after_cursor_execute", end)
     assert ended
     assert (found["state"], found["error"]) == ("running", None)
-    found = detail.read(two.database, claim.row["id"])
+    found = detail.read(two.database, claim.row.id)
     assert (found["state"], found["error"]["type"]) == ("failed", "Boom")

@@ -38,7 +38,7 @@ def over_budget(world: World, count: int, *, budget: int = 2) -> str:
         world.events.emit("tick", {"n": n}, subject=str(n), cause=claim.cause)
     world.finish(claim)
     world.route()
-    return claim.row["root_id"]
+    return claim.row.root_id
 
 
 def test_all_matches_of_a_root_that_its_budget_stopped_are_fired_once(world: World) -> None:

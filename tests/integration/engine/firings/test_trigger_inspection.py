@@ -71,13 +71,13 @@ def test_a_concurrency_group_names_its_holders_and_its_queue(world: World) -> No
     [ada] = look(world, key="ada").concurrency_groups.rows
     assert (ada["capacity"], ada["taken"], ada["waiting"]) == (1, 1, 2)
     [holder] = ada["holders"]
-    assert (holder["id"], holder["state"], holder["worker"]) == (first.row["id"], "running", "worker")
+    assert (holder["id"], holder["state"], holder["worker"]) == (first.row.id, "running", "worker")
     places = [one["position"] for one in ada["queue"]]
     assert places == sorted(places)
     assert found.states == {"running": 1, "ready": 1, "waiting_for_slot": 2}
     said = trigger_flow.advice(found, workers=1, embedded=True)
-    assert first.row["id"] in said
-    assert f"slot {first.row['id']} running worker" in shown(found)
+    assert first.row.id in said
+    assert f"slot {first.row.id} running worker" in shown(found)
 
 
 def test_a_throttle_tells_when_the_next_one_starts(world: World) -> None:

@@ -85,7 +85,7 @@ def test_busy_workers_that_become_free_together_start_no_more_than_the_rate(worl
         world.finish(one)
     order = run_slowly(world, 5, 0.05, limit=4)
     assert sorted(order) == list(range(30))
-    assert keeps_rate([t for t in start_times(world) if t > busy[0].row["started_at"]], 0.1, 5)
+    assert keeps_rate([t for t in start_times(world) if t > busy[0].row.started_at], 0.1, 5)
 
 
 def test_messages_that_were_sent_before_the_pause_are_refused_too(world: World) -> None:
@@ -146,7 +146,7 @@ def test_every_attempt_takes_a_token_and_a_retry_keeps_its_place(world: World, o
     assert claim(world) == []
     world.advance(60)
     (again,) = claim(world)
-    assert (number(again.row), again.row["started_at"]) == (0, first.row["started_at"])
+    assert (number(again.row), again.row.started_at) == (0, first.row.started_at)
     world.advance(60)
     assert numbers(claim(world)) == [1]
 

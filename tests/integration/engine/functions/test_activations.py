@@ -66,7 +66,7 @@ def test_ten_bad_versions_in_a_row_end_at_the_good_one_each_time(world: World) -
     world.trigger("undo", "undo", {"type": ["execution.failed"], "subject": ["check"]})
 
     def act(claim: Any) -> None:
-        if claim.row["function"] == "undo":
+        if claim.row.function == "undo":
             world.functions.rollback("work")
 
     for bad in range(2, 12):
@@ -75,7 +75,7 @@ def test_ten_bad_versions_in_a_row_end_at_the_good_one_each_time(world: World) -
             world.route()
             for claim in world.worker.claim_any(10):
                 act(claim)
-                world.finish(claim, "failed" if claim.row["function"] == "check" else "succeeded")
+                world.finish(claim, "failed" if claim.row.function == "check" else "succeeded")
         assert active(world) == 1, f"after version {bad}"
     assert marks(world) == dict.fromkeys(range(2, 12), "bad")
     check(world)

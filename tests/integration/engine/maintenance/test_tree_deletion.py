@@ -121,11 +121,7 @@ def test_a_large_tree_goes_from_its_leaves_to_its_root(aging: World, monkeypatch
     aging.trigger("wide", "work", {"type": ["wide"]})
     aging.run_all(
         lambda claim: (
-            [
-                aging.events.emit("wide", {"n": n}, cause=claim.cause)
-                for n in range(8)
-                if claim.row["depth"] == 1
-            ]
+            [aging.events.emit("wide", {"n": n}, cause=claim.cause) for n in range(8) if claim.row.depth == 1]
             and None
         )
     )

@@ -58,7 +58,7 @@ def test_children_have_the_version_of_their_tree(shop: CanaryWorld) -> None:
     for _ in range(12):
         parent = shop.world.claim(shop.world.start("parent"))
         child = shop.world.executions.start(FUNCTION, {}, parent=parent.cause)
-        assert child["version"] == shop.version_of(parent.row["root_id"])
+        assert child["version"] == shop.version_of(parent.row.root_id)
     assert {row["version"] for row in shop.executions() if row["function"] == FUNCTION} == {1, 2}
 
 
@@ -270,7 +270,7 @@ def test_a_good_version_is_promoted(shop: CanaryWorld) -> None:
 def test_a_slower_version_is_rolled_back_and_waits_are_no_durations(shop: CanaryWorld) -> None:
     world = shop.world
     shop.emit(100)
-    shop.work(takes=lambda claim: 1.0 + claim.row["input"]["n"] / 100)
+    shop.work(takes=lambda claim: 1.0 + claim.row.input["n"] / 100)
     shop.start()
     assert len(shop.row["edges"]) == 9
     shop.emit(60)

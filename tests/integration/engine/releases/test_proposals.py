@@ -257,12 +257,12 @@ class Proposing:
 
     def step(self, code: Callable[[Any, Cause], Any], **others: Any) -> int:
         def act(claim: Claim) -> Any:
-            given, name = claim.row["input"], claim.row["function"]
-            if name in others and claim.row["cause"] == "step":
+            given, name = claim.row.input, claim.row.function
+            if name in others and claim.row.cause == "step":
                 return others[name] if given["given"] is None else step.done(None)
-            if claim.row["cause"] == "step":
+            if claim.row.cause == "step":
                 return code(given["given"], claim.cause)
-            return others[claim.row["function"]](**given)
+            return others[claim.row.function](**given)
 
         return self.gate.world.work(act)
 

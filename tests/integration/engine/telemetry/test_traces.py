@@ -280,10 +280,10 @@ def test_what_leaves_the_engine_carries_the_trace(
     world.function()
     row = world.claim(world.start()).row
     assert traces.recorder is not None
-    traces.recorder.learn({row["id"]: row["root_id"]})
+    traces.recorder.learn({row.id: row.root_id})
     sent = parse(LineageTokens(world.secrets.derive_keys).headers(row, world.clock.now())["traceparent"])
     assert sent is not None
-    assert (sent.trace_id, sent.span_id) == (own_trace_id(row["id"]), attempt_span(row["id"], row["fence"]))
+    assert (sent.trace_id, sent.span_id) == (own_trace_id(row.id), attempt_span(row.id, row.fence))
     event = world.events.get(world.events.emit("order.created", {}))
     assert "traceparent" not in json.loads(messages.message_of(event).body), "its trace is not known yet"
     traces.recorder.learn_roots([event["root_id"]])
@@ -368,7 +368,7 @@ def test_lines_about_an_execution_carry_its_trace(
     log_config.configure(as_json=True)
     log = structlog.get_logger("functory.test")
     log.info("about it", execution_id=row["id"])
-    with traces.working_on(row):
+    with traces.working_on(row["id"], row["root_id"]):
         log.info("during it")
     log.info("about another", execution_id=str(uuid.uuid4()))
     lines: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]

@@ -80,7 +80,7 @@ def pages(world: World, count: int) -> str:
     world.trigger("pages", "fetch", WANTED, guards=guards)
 
     def act(claim: Claim) -> None:
-        world.events.emit("page.wanted", {"n": claim.row["depth"] + 1}, subject="feed", cause=claim.cause)
+        world.events.emit("page.wanted", {"n": claim.row.depth + 1}, subject="feed", cause=claim.cause)
 
     root = world.events.emit("page.wanted", {"n": 1}, subject="feed")
     ran = 0

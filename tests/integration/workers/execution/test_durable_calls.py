@@ -71,7 +71,7 @@ def once(claim: Claim) -> Any:
 
 
 def never(claim: Claim) -> Any:
-    raise AssertionError(f"{claim.row['function']} ran again")
+    raise AssertionError(f"{claim.row.function} ran again")
 
 
 def test_another_attempt_gets_the_result_and_nothing_runs_twice(shop: World) -> None:

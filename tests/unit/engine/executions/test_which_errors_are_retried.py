@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState, retry_or_dead
 from functory.engine.functions.limits import Limits
+from tests.support.execution_rows import execution_row
 
 PARTS = st.sampled_from(["shop", "requests", "errors", "a1"])
 CLASSES = st.sampled_from(["Wrong", "Blocked", "Late", "HTTPError", "Outer.Inner"])
@@ -25,12 +26,9 @@ def spellings(type_: str) -> list[str]:
 
 
 def after(limit: Limits, attempt: int = 1, outcome: str = "failed", **fields: Any) -> NextState:
-    row = {
-        "failures": attempt - 1,
-        "attempt": attempt,
-        "max_attempts": limit.attempts(),
-        "retries": limit.retries,
-    }
+    row = execution_row(
+        failures=attempt - 1, attempt=attempt, max_attempts=limit.attempts(), retries=limit.retries
+    )
     return retry_or_dead(row, limit, AttemptResult(outcome, **fields), 1.0)
 
 

@@ -14,6 +14,7 @@ from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.workers.execution import result_groups
 from functory.workers.execution.result_groups import GROUP_SIZE, ResultGroups
 from functory.workers.redaction.redactor import Redactor
+from tests.support.execution_rows import execution_row
 
 SUCCEEDED = NextState("succeeded", "execution.succeeded", 0)
 # Nothing here takes that long.
@@ -69,8 +70,9 @@ class Worker:
         claims = [
             SimpleNamespace(
                 claim=SimpleNamespace(
-                    id=f"e{n}", fence=1, grants=grants, row={"function": "work", "root_id": f"e{n}"}
-                )
+                    id=f"e{n}", fence=1, grants=grants, row=execution_row(id=f"e{n}", root_id=f"e{n}")
+                ),
+                redact=Redactor(),
             )
             for n in range(count)
         ]
@@ -93,7 +95,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add(group: Any, claims: list[Any]) -> None:
     for running in claims:
-        group.add(running, AttemptResult("succeeded"), Redactor())
+        group.add(running, AttemptResult("succeeded"))
 
 
 def test_a_lone_result_is_stored_when_it_is_added(worker: Worker) -> None:
@@ -171,7 +173,7 @@ def test_a_result_that_comes_while_others_are_stored_is_stored_by_the_time_the_m
 ) -> None:
     group, claims = worker.message(40)
     for running in claims:
-        group.add(running, AttemptResult("succeeded"), Redactor())
+        group.add(running, AttemptResult("succeeded"))
         time.sleep(0.002)
     assert sorted(id_ for ids in worker.store.groups for id_ in ids) == sorted(f"e{n}" for n in range(40))
     assert 1 < len(worker.store.groups) < 40
@@ -188,7 +190,7 @@ def test_a_result_for_later_never_makes_its_caller_wait_for_the_database(worker:
     worker.store.finish_many = noted  # type: ignore[method-assign]
     group, claims = worker.message(GROUP_SIZE + 2)
     for running in claims:
-        group.add(running, AttemptResult("succeeded"), Redactor(), later=True)
+        group.add(running, AttemptResult("succeeded"), later=True)
     assert worker.store.stored.wait(PATIENCE)
     assert callers == {"functory-results"}
     group.settle()
@@ -201,6 +203,6 @@ def test_nothing_is_settled_before_the_message_is_done(worker: Worker) -> None:
     group.drop(claims[0], later=True)
     group.settle()
     assert worker.store.groups == []
-    group.add(claims[1], AttemptResult("succeeded"), Redactor(), later=True)
+    group.add(claims[1], AttemptResult("succeeded"), later=True)
     group.settle()
     assert worker.store.groups == [["e1"]]

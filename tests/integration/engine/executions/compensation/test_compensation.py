@@ -32,7 +32,7 @@ def test_steps_are_undone_in_reverse_with_what_they_were_and_returned(shop: Worl
     ]
     for row in ran:
         assert row["cause"] == "compensation"
-        assert (row["parent_id"], row["root_id"], row["depth"]) == (parent.id, parent.row["root_id"], 1)
+        assert (row["parent_id"], row["root_id"], row["depth"]) == (parent.id, parent.row.root_id, 1)
     assert plan(shop, parent.id) == [("charge", "done"), ("reserve", "done")]
     assert shop.types("saga.") == ["saga.started", "saga.compensated"]
 

@@ -13,7 +13,7 @@ def test_what_triggers_started_is_undone_where_they_say_so(shop: World) -> None:
     parent = begun(shop)
     shop.events.emit("order.placed", {"n": 1}, cause=parent.cause)
     shop.route()
-    shop.work(lambda claim: claim.row["function"])
+    shop.work(lambda claim: claim.row.function)
     shop.advance(1)
     shop.finish(parent, "failed")
     assert plan(shop, parent.id) == [("reserve", "pending")]

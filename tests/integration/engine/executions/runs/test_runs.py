@@ -131,7 +131,7 @@ def test_tools_run_side_by_side_and_each_call_has_one_result(make_world: Callabl
     assert world.get(run)["state"] == "waiting_children"
     world.check()
     for claim in plain.worker.claim_any(10):
-        if claim.row["function"] == "add":
+        if claim.row.function == "add":
             plain.finish(claim, result=3)
         else:
             plain.finish(claim, "failed", error={"type": "ValueError", "message": "it is broken"})
@@ -292,7 +292,7 @@ def test_an_error_is_an_observation_and_three_in_a_row_are_a_failure(world: Runs
     seen: list[Any] = []
     for _ in range(3):
         (claim,) = world.world.worker.claim_any(1)
-        seen.append(claim.row["input"]["given"])
+        seen.append(claim.row.input["given"])
         world.world.finish(claim, "failed", error={"type": "ValueError", "message": "no such file"})
     assert seen[0] is None
     assert seen[1] == {
@@ -322,7 +322,7 @@ def test_a_wrong_directive_is_told_to_the_next_step(world: RunsWorld, returned: 
     run = world.start()
     world.work(lambda memo, given: returned)
     (claim,) = world.world.worker.claim_any(1)
-    assert message in claim.row["input"]["given"]["error"]["message"]
+    assert message in claim.row.input["given"]["error"]["message"]
     world.world.finish(claim, result=step.done())
     assert world.get(run)["state"] == "succeeded"
     world.check()
@@ -333,7 +333,7 @@ def test_a_model_that_fails_is_told_to_the_next_step(world: RunsWorld) -> None:
     world.work(ask_then_done)
     world.answer(failure(problem="401 wrong key"))
     (claim,) = world.world.worker.claim_any(1)
-    error = claim.row["input"]["given"]["error"]
+    error = claim.row.input["given"]["error"]
     assert error["state"] == "failed" and "401 wrong key" in error["message"]
     world.world.finish(claim, result=step.fail("no model"))
     row = world.get(run)
@@ -345,7 +345,7 @@ def test_an_answer_that_was_lost_is_told_as_unknown_and_not_asked_again(world: R
     world.work(ask_then_done)
     world.answer(failure("lost"))
     (claim,) = world.world.worker.claim_any(1)
-    assert claim.row["input"]["given"]["error"]["state"] == "unknown"
+    assert claim.row.input["given"]["error"]["state"] == "unknown"
     assert world.answer() == 0
 
 
@@ -478,7 +478,7 @@ def test_any_child_is_enough_where_one_is_needed(make_world: Callable[..., World
         return step.done([(result["name"], result["ok"]) for result in given["results"]])
 
     world.work(code)
-    claims = {claim.row["function"]: claim for claim in plain.worker.claim_any(10)}
+    claims = {claim.row.function: claim for claim in plain.worker.claim_any(10)}
     plain.finish(claims["fast"], result=1)
     plain.finish(claims["slow"], "cancelled")
     world.work(code)
@@ -635,7 +635,7 @@ def test_a_trigger_on_the_end_of_runs_that_starts_runs_is_bounded(make_world: Ca
         if not claims:
             break
         for claim in claims:
-            if claim.row["function"] == "solve":
+            if claim.row.function == "solve":
                 plain.finish(claim, result=step.fail("no"))
             else:
                 with plain.database.write() as tx:

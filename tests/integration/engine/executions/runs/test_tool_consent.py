@@ -140,7 +140,7 @@ def test_a_person_has_seen_the_version_that_runs(world: RunsWorld) -> None:
     (question,) = world.runs.questions()
     world.runs.approve(question["id"], author="ada")
     (claim,) = world.world.worker.claim_any(1)
-    assert (claim.row["function"], claim.row["version"]) == ("pay", question["payload"]["version"])
+    assert (claim.row.function, claim.row.version) == ("pay", question["payload"]["version"])
 
 
 def test_a_run_that_is_cancelled_withdraws_its_questions(world: RunsWorld) -> None:

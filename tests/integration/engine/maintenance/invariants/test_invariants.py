@@ -93,7 +93,7 @@ def test_a_budget_that_is_lowered_below_what_was_spent_is_spent(world: World) ->
     for _ in range(3):
         world.start(parent=claim.cause)
     with world.database.write() as tx:
-        root_budget.set_maximum(tx, claim.row["root_id"], 1)
+        root_budget.set_maximum(tx, claim.row.root_id, 1)
     with pytest.raises(Refused, match="budget"):
         world.start(parent=claim.cause)
     assert broken(world) == NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, code, job, printed
 
@@ -256,7 +256,7 @@ def test_large_span_values_are_cut_and_too_many_spans_are_counted(runner):
         "def f():\n    same('x' * 5000)\n    for i in range(9):\n        same(i)\n    return 1",
         dependencies={"same": "same@1"},
     )
-    outcome = run(runner, entry, same, limits=Limits(span_bytes=2000, spans=4))
+    outcome = run(runner, entry, same, limits=ChildLimits(span_bytes=2000, spans=4))
     assert outcome.result == 1
     assert [span.input_truncated for span in outcome.spans] == [True, False, False, False]
     assert outcome.spans[0].output_truncated
@@ -324,7 +324,7 @@ def test_cycles_and_depth_in_a_result_are_errors(runner, body, reason):
 
 
 def test_a_result_over_the_limit_is_an_error_of_its_own(runner):
-    outcome = run(runner, "def f():\n    return 'x' * 2000", limits=Limits(result_bytes=1000))
+    outcome = run(runner, "def f():\n    return 'x' * 2000", limits=ChildLimits(result_bytes=1000))
     assert outcome.status == "output_too_large"
     assert "1000" in outcome.error["message"]
     shared = "def f():\n    a = [1]\n    for _ in range(60): a = [a, a]\n    return a"

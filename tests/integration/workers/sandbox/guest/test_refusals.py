@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functory.workers.sandbox.protocol.job import Grants
+from functory.workers.sandbox.protocol.job import ChildGrants
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, job
 from tests.support.tier_marks import lacks
@@ -39,15 +39,15 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def failure(runner: Runner, body: str, grants: Grants | None = None) -> dict[str, Any]:
+def failure(runner: Runner, body: str, grants: ChildGrants | None = None) -> dict[str, Any]:
     source = f"def f():\n    import os, sqlite3\n    from pathlib import Path\n    {body}"
     packages = (sysconfig.get_path("purelib"),)
-    outcome = runner.run(job(source, packages=packages, grants=grants or Grants()), FakeHost())
+    outcome = runner.run(job(source, packages=packages, grants=grants or ChildGrants()), FakeHost())
     assert outcome.status == "failed" and outcome.error is not None, outcome.error
     return outcome.error
 
 
-def message(runner: Runner, body: str, grants: Grants | None = None) -> str:
+def message(runner: Runner, body: str, grants: ChildGrants | None = None) -> str:
     return failure(runner, body, grants)["message"]
 
 
@@ -89,7 +89,7 @@ def test_an_error_that_was_dealt_with_is_not(runner, folder):
 
 
 def test_what_is_granted_to_be_read_needs_another_grant_to_be_changed(runner, folder):
-    granted = Grants(read=(str(folder),))
+    granted = ChildGrants(read=(str(folder),))
     path = folder / "there"
     assert message(runner, f"open({str(path)!r}, 'w')", granted).endswith(
         f'\n{path} is granted to be read, and not to be changed\ntry: files={{"write": ["{path}"]}}'
@@ -98,7 +98,7 @@ def test_what_is_granted_to_be_read_needs_another_grant_to_be_changed(runner, fo
 
 def test_a_missing_file_in_a_granted_folder_is_just_missing(runner, folder):
     path = f"{folder}/gone"
-    granted = Grants(write=(str(folder),))
+    granted = ChildGrants(write=(str(folder),))
     assert message(runner, f"open({path!r})", granted) == f"[Errno 2] No such file or directory: '{path}'"
     for other in ("/usr/lib/gone", "/tmp", "/proc/gone"):
         assert "\n" not in message(runner, f"open({other!r})")
@@ -161,7 +161,7 @@ def test_a_database_that_may_only_be_read_says_what_changing_it_needs(runner, fo
     path = folder / "there"
     path.write_bytes(b"")
     body = f"sqlite3.connect({str(path)!r}).execute('create table t (x)')"
-    assert message(runner, body, Grants(read=(str(folder),))).endswith(
+    assert message(runner, body, ChildGrants(read=(str(folder),))).endswith(
         f'\n{path} is granted to be read, and not to be changed\ntry: files={{"write": ["{path}"]}}'
     )
 
@@ -178,7 +178,7 @@ def test_a_path_in_the_machines_temporary_folder_is_explained(runner):
             assert text.endswith(f'files={{"read": ["{path}"]}}; files={{"write": ["{path}"]}} to change it')
         # What it advises helps.
         granted = runner.run(
-            job(f"def f():\n    return open({str(path)!r}).read()", grants=Grants(read=(str(path),))),
+            job(f"def f():\n    return open({str(path)!r}).read()", grants=ChildGrants(read=(str(path),))),
             FakeHost(),
         )
         assert granted.result == "text"
@@ -209,7 +209,9 @@ def test_a_refused_program_is_explained_by_its_grant(runner, starter):
 def test_a_program_that_is_not_there_is_just_missing(runner):
     if runner.tier == "C":
         pytest.skip("programs are granted in tiers A and B")
-    text = message(runner, "import subprocess; subprocess.run(['no-such-program'])", Grants(subprocess=True))
+    text = message(
+        runner, "import subprocess; subprocess.run(['no-such-program'])", ChildGrants(subprocess=True)
+    )
     assert text == "[Errno 2] No such file or directory: 'no-such-program'"
 
 
@@ -221,7 +223,7 @@ def test_a_socket_that_is_not_pythons_own_is_explained(runner):
 @pytest.mark.parametrize("hosts", [(), ("db.example.com:5432",)], ids=["no host", "its host"])
 @pytest.mark.parametrize("address", ["postgresql://ada@db.example.com/shop", "host=/run/postgresql user=ada"])
 def test_a_client_of_postgresql_with_sockets_of_its_own_is_explained(runner, address, hosts):
-    text = message(runner, f"import psycopg; psycopg.connect({address!r})", Grants(hosts=hosts))
+    text = message(runner, f"import psycopg; psycopg.connect({address!r})", ChildGrants(hosts=hosts))
     assert text.count('\ntry: hosts=["HOST:PORT"], and a client that is written in Python') == 1, text
     assert "pg8000" in text
 
@@ -276,7 +278,7 @@ _CLIENTS = {
 @pytest.mark.parametrize("hosts", [(), ("api.example.com",)], ids=["no host", "another host"])
 @pytest.mark.parametrize("client", _CLIENTS)
 def test_a_refused_connection_is_named_with_its_grant_by_every_client(runner, client, hosts):
-    text = message(runner, _CLIENTS[client], Grants(hosts=hosts))
+    text = message(runner, _CLIENTS[client], ChildGrants(hosts=hosts))
     # requests has it inside of a repr as well, in one long line.
     assert text.count("may not connect to other.example.com:443\n") == 1, text
     assert text.count('\ntry: hosts=["other.example.com') == 1, text
@@ -301,6 +303,6 @@ def test_the_words_of_the_code_stay_above_a_refused_connection(runner):
 def test_the_address_that_is_not_public_is_named_where_its_host_was_granted_by_name(runner):
     body = "import socket; socket.create_connection(('localhost', 443))"
     with Runner(tier=runner.tier) as strict:
-        text = message(strict, body, Grants(hosts=("localhost",)))
+        text = message(strict, body, ChildGrants(hosts=("localhost",)))
         assert "localhost leads to 127.0.0.1" in text.replace("::1, ", "") and "private_networks" in text
-        assert "127.0.0.1" not in message(strict, body, Grants(hosts=("*",)))
+        assert "127.0.0.1" not in message(strict, body, ChildGrants(hosts=("*",)))

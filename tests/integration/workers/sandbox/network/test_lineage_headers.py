@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
-from functory.workers.sandbox.protocol.job import Grants
+from functory.workers.sandbox.protocol.job import ChildGrants
 from functory.workers.sandbox.runner import Runner
 from tests.support.network_world import LOOPBACK, Authority, Raw, confined, door, web
 from tests.support.runner_world import FakeHost, code, job
@@ -153,7 +153,7 @@ def test_each_run_of_a_warm_child_has_its_own() -> None:
                 job(
                     code(SOURCE),
                     input={"url": f"http://127.0.0.1:{port}/headers"},
-                    grants=Grants(hosts=(f"127.0.0.1:{port}",)),
+                    grants=ChildGrants(hosts=(f"127.0.0.1:{port}",)),
                     lineage=lineage,
                     reuse=True,
                 ),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from functory.engine.settings import Settings
-from functory.workers.sandbox.protocol.job import Grants
+from functory.workers.sandbox.protocol.job import ChildGrants
 from functory.workers.sandbox.runner import Runner
 from tests.support.network_world import Authority, web
 from tests.support.runner_world import FakeHost, job
@@ -40,7 +40,7 @@ def f(port):
 
 
 def answers(runner: Runner, port: int) -> dict[str, str]:
-    granted = Grants(hosts=(f"localhost:{port}",))
+    granted = ChildGrants(hosts=(f"localhost:{port}",))
     packages = (sysconfig.get_path("purelib"),)
     outcome = runner.run(job(_SOURCE, input={"port": port}, packages=packages, grants=granted), FakeHost())
     assert outcome.status == "succeeded", outcome.error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, alive, job
 from tests.support.tier_marks import lacks
@@ -100,8 +100,8 @@ def run(runner, name, packages, body="return 1", grants=None, **limits):
     source = f"def f():\n    import hostile_{name}\n    {body}"
     limits = {"wall_seconds": 30.0, "memory_bytes": 128 * 2**20, **limits}
     preload = (f"hostile_{name}",)
-    fields = {"packages": packages, "preload": preload, "grants": grants or Grants()}
-    return runner.run(job(source, limits=Limits(**limits), **fields), FakeHost())
+    fields = {"packages": packages, "preload": preload, "grants": grants or ChildGrants()}
+    return runner.run(job(source, limits=ChildLimits(**limits), **fields), FakeHost())
 
 
 def descendants(pid: int) -> list[int]:
@@ -151,7 +151,7 @@ def test_a_program_that_was_granted_is_not_started_by_an_import(runner, packages
     if runner.tier not in ("A", "B"):
         pytest.skip("programs are granted in tiers A and B")
     body = "import os; return [hostile_refused.FOUND['spawn'], os.spawnv(os.P_WAIT, '/bin/true', ['true'])]"
-    outcome = run(runner, "refused", packages, body, grants=Grants(subprocess=True), processes=4)
+    outcome = run(runner, "refused", packages, body, grants=ChildGrants(subprocess=True), processes=4)
     assert outcome.result == ["PermissionError", 0], outcome.error
 
 

@@ -12,7 +12,7 @@ import pytest
 from functory.engine.errors import Unavailable
 from functory.workers.sandbox.pool.pool import Options
 from functory.workers.sandbox.protocol.control import Control
-from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits
 from functory.workers.sandbox.runner import Runner
 from functory.workers.sandbox.supervision.train import Passenger
 from tests.support.patience import patient
@@ -52,14 +52,16 @@ def f(x, do=None):
         return object()
     return [x, list(seen)]
 """
-QUICK = Limits(wall_seconds=2.0, total_seconds=30.0, cpu_seconds=1.0)
-PATIENT = Limits(wall_seconds=50.0, total_seconds=50.0, cpu_seconds=1.0)
+QUICK = ChildLimits(wall_seconds=2.0, total_seconds=30.0, cpu_seconds=1.0)
+PATIENT = ChildLimits(wall_seconds=50.0, total_seconds=50.0, cpu_seconds=1.0)
 
 
 class Ride:
     """A train of inputs, and what became of each: ``outcomes`` and ``back`` by their ``x``."""
 
-    def __init__(self, runner: Runner, inputs: list, *, source: str = SOURCE, limits: Limits = QUICK) -> None:
+    def __init__(
+        self, runner: Runner, inputs: list, *, source: str = SOURCE, limits: ChildLimits = QUICK
+    ) -> None:
         self.runner = runner
         self.outcomes: dict = {}
         self.back: list = []
@@ -176,7 +178,7 @@ def test_the_clock_of_each_begins_with_the_result_of_the_one_before(runner):
 
 
 def test_the_processor_time_of_each_is_limited(runner):
-    limits = Limits(wall_seconds=60.0, total_seconds=60.0, cpu_seconds=0.3)
+    limits = ChildLimits(wall_seconds=60.0, total_seconds=60.0, cpu_seconds=0.3)
     ride = Ride(runner, [0, 1, (2, "spin"), 3], limits=limits).learn().go()
     assert ride.statuses() == ["succeeded", "succeeded", "timed_out"]
     assert ride.outcomes[2].kill_reason == "cpu"
@@ -252,7 +254,7 @@ def test_results_do_not_wait_for_a_slow_one(runner):
 def test_many_bytes_in_both_directions_do_not_block(runner):
     source = "def f(x, text):\n    return text"
     texts = ["t" * 200_000] * 40
-    limits = Limits(wall_seconds=60.0, total_seconds=60.0, cpu_seconds=30.0)
+    limits = ChildLimits(wall_seconds=60.0, total_seconds=60.0, cpu_seconds=30.0)
     passengers = [
         Passenger(job(source, input={"x": n, "text": text}, limits=limits, reuse=True, tidy=True))
         for n, text in enumerate(texts)
@@ -284,7 +286,7 @@ def test_a_child_that_was_killed_while_idle_costs_no_passenger(runner):
 
 def test_a_version_rides_only_if_it_has_no_grant_and_its_process_is_kept(runner):
     Ride(runner, [0]).learn()
-    for fields in ({"reuse": False}, {"reuse": True, "grants": Grants(read=("/usr/share",))}):
+    for fields in ({"reuse": False}, {"reuse": True, "grants": ChildGrants(read=("/usr/share",))}):
         assert not runner.may_train(job(SOURCE, input={"x": 1}, limits=QUICK, **fields))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from functory.workers.sandbox.pool import pool as pools
 from functory.workers.sandbox.pool import warm_children
-from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits
 from functory.workers.sandbox.runner import Runner
 from functory.workers.sandbox.supervision.train import Passenger
 from tests.support.runner_world import FakeHost, alive, code, job
@@ -133,8 +133,8 @@ import subprocess
 def f():
     subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
 """
-    limits = Limits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0, processes=4)
-    busy = run(runner, source, grants=Grants(subprocess=True), limits=limits)
+    limits = ChildLimits(wall_seconds=20.0, total_seconds=40.0, cpu_seconds=15.0, processes=4)
+    busy = run(runner, source, grants=ChildGrants(subprocess=True), limits=limits)
     wait_for(lambda: not alive(busy.pid))
 
 

@@ -15,7 +15,7 @@ from functory.workers.sandbox.confinement import scratch
 from functory.workers.sandbox.confinement.seccomp.filter import architecture
 from functory.workers.sandbox.confinement.seccomp.syscall_numbers import NUMBERS
 from functory.workers.sandbox.pool.pool import Options
-from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, alive, children, code, job, printed
@@ -126,7 +126,7 @@ def test_a_zygote_whose_folder_is_gone_is_replaced_and_costs_no_execution():
 
 
 def test_a_spare_made_for_other_limits_is_not_taken():
-    limits = [Limits(memory_bytes=size * 1024 * 1024) for size in (200, 300)]
+    limits = [ChildLimits(memory_bytes=size * 1024 * 1024) for size in (200, 300)]
     source = "import resource\ndef f():\n    return resource.getrlimit(resource.RLIMIT_AS)[0]"
     with Runner() as runner:
         for _ in range(3):
@@ -138,9 +138,9 @@ def test_a_spare_made_for_other_limits_is_not_taken():
     "other",
     [
         {"trust_domain": "made"},
-        {"grants": Grants(hosts=("api.example.com:443",))},
-        {"grants": Grants(read=("/usr/share",))},
-        {"grants": Grants(subprocess=True)},
+        {"grants": ChildGrants(hosts=("api.example.com:443",))},
+        {"grants": ChildGrants(read=("/usr/share",))},
+        {"grants": ChildGrants(subprocess=True)},
     ],
     ids=["domain", "hosts", "files", "subprocess"],
 )
@@ -226,8 +226,8 @@ def test_a_warm_runner_serves_one_version_with_one_set_of_grants_and_limits():
         for other in (
             job(code(COUNTER, version=2), input={"x": 1}, reuse=True),
             job(COUNTER, input={"x": 1}, reuse=True, trust_domain="made"),
-            job(COUNTER, input={"x": 1}, reuse=True, grants=Grants(read=("/usr/share",))),
-            job(COUNTER, input={"x": 1}, reuse=True, limits=Limits(threads=3)),
+            job(COUNTER, input={"x": 1}, reuse=True, grants=ChildGrants(read=("/usr/share",))),
+            job(COUNTER, input={"x": 1}, reuse=True, limits=ChildLimits(threads=3)),
         ):
             assert result(runner, other) == 1
 
@@ -239,7 +239,7 @@ def test_a_failure_ends_a_warm_runner(spoil):
     source = (
         f"seen = []\ndef f(x):\n    seen.append(x)\n    if x == 9:\n        {spoil}\n    return len(seen)"
     )
-    quick = Limits(wall_seconds=1.0)
+    quick = ChildLimits(wall_seconds=1.0)
     with Runner() as runner:
         assert [result(runner, job(source, input={"x": n}, reuse=True, limits=quick)) for n in range(3)] == [
             1,
@@ -305,7 +305,7 @@ def f():
 def test_a_warm_runner_has_its_budget_of_requests_anew():
     source = "from functory import call\ndef f():\n    return [call('one') for _ in range(8)]"
     with Runner() as runner:
-        task = job(source, reuse=True, limits=Limits(calls=8))
+        task = job(source, reuse=True, limits=ChildLimits(calls=8))
         for _ in range(3):
             assert result(runner, task, FakeHost(one=lambda: 1)) == [1] * 8
 
@@ -319,7 +319,7 @@ def f(seconds):
     return 1
 """
     with Runner() as runner:
-        limits = Limits(cpu_seconds=1.0, wall_seconds=60.0, total_seconds=60.0)
+        limits = ChildLimits(cpu_seconds=1.0, wall_seconds=60.0, total_seconds=60.0)
         for _ in range(3):
             assert result(runner, job(source, input={"seconds": 0.4}, reuse=True, limits=limits)) == 1
         outcome = runner.run(job(source, input={"seconds": 20}, reuse=True, limits=limits), FakeHost())
@@ -359,7 +359,7 @@ def test_a_granted_path_that_is_reached_by_a_link_is_refused(tmp_path):
     with Runner(tier=tier) as runner:
         for name, status in (("real", "succeeded"), ("link", "sandbox_error")):
             path = str(tmp_path / name)
-            task = job(source, input={"path": f"{path}/data"}, grants=Grants(read=(path,)))
+            task = job(source, input={"path": f"{path}/data"}, grants=ChildGrants(read=(path,)))
             outcome = runner.run(task, FakeHost())
             assert outcome.status == status
         assert "reached by a link: grant the place that it leads to" in outcome.error["message"]

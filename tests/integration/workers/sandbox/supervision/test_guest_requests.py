@@ -8,7 +8,7 @@ import pytest
 
 from functory.engine.errors import ExecutionFailed, NotFound, Refused, WaitTimeout
 from functory.workers.sandbox.protocol.control import Control
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, code, job, printed
@@ -203,7 +203,7 @@ def test_many_events_are_one_request_and_count_as_many(runner):
                 return [ids, str(error)]
         """
     host = FakeHost()
-    outcome = runner.run(job(source, limits=Limits(calls=6)), host)
+    outcome = runner.run(job(source, limits=ChildLimits(calls=6)), host)
     assert outcome.status == "succeeded", outcome.error
     ids, refused = outcome.result
     assert ids == ["event-1", "event-2", "event-3", "event-4"]
@@ -236,7 +236,7 @@ def test_the_worker_checks_many_events_itself(runner, events, words):
             time.sleep(30 if events else 0)
         """
     host = FakeHost()
-    outcome = runner.run(job(source, limits=Limits(calls=3)), host)
+    outcome = runner.run(job(source, limits=ChildLimits(calls=3)), host)
     assert host.asked == []
     if words is None:
         assert outcome.status == "succeeded"
@@ -256,7 +256,7 @@ def test_the_worker_checks_many_events_itself(runner, events, words):
 def test_what_is_no_batch_of_events_is_an_error_at_the_call(runner, events, words):
     host = FakeHost()
     source = f"from functory import emit_many\ndef f():\n    return emit_many({events})"
-    outcome = runner.run(job(source, limits=Limits(calls=5000)), host)
+    outcome = runner.run(job(source, limits=ChildLimits(calls=5000)), host)
     assert outcome.error["type"] == "functory.Invalid" and words in outcome.error["message"]
     assert host.asked == []
 
@@ -284,7 +284,7 @@ def test_an_llm_that_is_not_configured_says_so(runner):
 )
 def test_arguments_that_cannot_travel_are_an_error_at_the_call(runner, argument, kind, text):
     source = f"from functory import call\ndef f():\n    return call('g', {argument})"
-    outcome = runner.run(job(source, limits=Limits(call_bytes=2000)), FakeHost(g=lambda x: x))
+    outcome = runner.run(job(source, limits=ChildLimits(call_bytes=2000)), FakeHost(g=lambda x: x))
     assert outcome.error["type"] == kind
     assert outcome.error["message"].startswith(text)
 
@@ -335,7 +335,7 @@ def test_requests_have_a_budget(runner):
                     return [n, str(error)]
         """
     host = FakeHost(g=lambda: 1)
-    outcome = runner.run(job(source, limits=Limits(calls=5)), host)
+    outcome = runner.run(job(source, limits=ChildLimits(calls=5)), host)
     assert outcome.result[0] == 5
     assert "has made its 5 requests" in outcome.result[1]
     assert len(host.asked) == 5
@@ -392,14 +392,14 @@ def test_the_wall_clock_stops_while_the_code_waits_for_others_and_the_total_does
     def host():
         return FakeHost(slow=lambda: threading.Event().wait(1.0))
 
-    limits = Limits(wall_seconds=0.7, total_seconds=30)
+    limits = ChildLimits(wall_seconds=0.7, total_seconds=30)
     waited = runner.run(job(source, input={"then": 0}, limits=limits), host())
     assert waited.result == "done"
     assert waited.duration_seconds > 0.7 and waited.waited_seconds >= 1.0
     worked = runner.run(job(source, input={"then": 60}, limits=limits), host())
     assert (worked.status, worked.kill_reason) == ("timed_out", "wall")
     total = runner.run(
-        job(source, input={"then": 0}, limits=Limits(wall_seconds=0.7, total_seconds=0.3)), host()
+        job(source, input={"then": 0}, limits=ChildLimits(wall_seconds=0.7, total_seconds=0.3)), host()
     )
     assert (total.status, total.kill_reason) == ("timed_out", "total")
     assert total.waited_seconds > 0
@@ -460,7 +460,7 @@ def test_results_that_the_child_does_not_take_are_not_read(runner):
         time.sleep(60)
     """
     host = _CountingHost()
-    outcome = runner.run(job(source, limits=Limits(wall_seconds=2.0)), host)
+    outcome = runner.run(job(source, limits=ChildLimits(wall_seconds=2.0)), host)
     # Its clock runs again as soon as there is something to read.
     assert (outcome.status, outcome.kill_reason) == ("timed_out", "wall")
     assert host.read <= 3

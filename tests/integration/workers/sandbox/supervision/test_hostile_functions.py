@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from functory.workers.sandbox.protocol.control import Control
-from functory.workers.sandbox.protocol.job import Grants, Limits
+from functory.workers.sandbox.protocol.job import ChildGrants, ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.patience import patient
 from tests.support.runner_world import FakeHost, alive, code, job, open_files, printed
@@ -33,7 +33,7 @@ def the_next_run_is_clean(runner):
 
 
 def run(runner, source, *, control=None, wall=20.0, **limits):
-    return runner.run(job(code(source), limits=Limits(wall_seconds=wall, **limits)), FakeHost(), control)
+    return runner.run(job(code(source), limits=ChildLimits(wall_seconds=wall, **limits)), FakeHost(), control)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_span_that_was_running_at_a_timeout_is_kept(runner):
     slow = code("import time\ndef slow(n):\n    time.sleep(60)", "slow")
     entry = code("def f():\n    slow(5)", dependencies={"slow": "slow@1"})
     # Long enough for the call to begin on a busy machine.
-    outcome = runner.run(job(entry, slow, limits=Limits(wall_seconds=2.0)), FakeHost())
+    outcome = runner.run(job(entry, slow, limits=ChildLimits(wall_seconds=2.0)), FakeHost())
     (span,) = outcome.spans
     assert (span.function, span.input, span.error["type"]) == ("slow", {"n": 5}, "Unfinished")
     assert span.duration_seconds <= outcome.duration_seconds
@@ -190,8 +190,8 @@ def f(then):
 def test_processes_left_behind_are_gone_with_the_execution(runner, then, status):
     if runner.tier == "C":
         pytest.skip("tier C has no processes beside the first")
-    limits = Limits(wall_seconds=1.5, processes=8)
-    task = job(code(DAEMON), input={"then": then}, limits=limits, grants=Grants(subprocess=True))
+    limits = ChildLimits(wall_seconds=1.5, processes=8)
+    task = job(code(DAEMON), input={"then": then}, limits=limits, grants=ChildGrants(subprocess=True))
     outcome = runner.run(task, FakeHost())
     assert outcome.status == status
     assert len(printed(outcome)) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, job
 
@@ -18,7 +18,7 @@ def runner(request):
 
 
 def run(runner, source, host=None):
-    limits = Limits(wall_seconds=20.0, cpu_seconds=15.0, memory_bytes=_MEMORY)
+    limits = ChildLimits(wall_seconds=20.0, cpu_seconds=15.0, memory_bytes=_MEMORY)
     return runner.run(job(source, limits=limits), host or FakeHost())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.frames import CPU_SECONDS, MEMORY_BYTES, measured
-from functory.workers.sandbox.protocol.job import Limits
+from functory.workers.sandbox.protocol.job import ChildLimits
 from functory.workers.sandbox.runner import Runner
 from tests.support.runner_world import FakeHost, job
 
@@ -44,20 +44,20 @@ def test_frames_without_end_end_the_run_with_its_reason(runner: Runner) -> None:
             while True:
                 os.write(3, frames)
         """
-    outcome = runner.run(job(source, limits=Limits(wall_seconds=60.0, cpu_seconds=4.0)), FakeHost())
+    outcome = runner.run(job(source, limits=ChildLimits(wall_seconds=60.0, cpu_seconds=4.0)), FakeHost())
     assert (outcome.status, outcome.kill_reason) == ("timed_out", "worker_cpu")
     assert "more than 1 s of the worker's CPU\ntry: send and print less" in outcome.error["message"]
 
 
 def test_a_result_that_is_too_large_for_the_worker_says_what_to_do(runner: Runner) -> None:
     source = "def f():\n    return [{} for _ in range(900_000)]"
-    small = runner.run(job(source, limits=Limits(memory_bytes=128 * 2**20)), FakeHost())
+    small = runner.run(job(source, limits=ChildLimits(memory_bytes=128 * 2**20)), FakeHost())
     # Which of the two is first depends on the size of this machine's Python.
     assert (small.status, small.kill_reason) in (
         ("output_too_large", "worker_memory"),
         ("out_of_memory", None),
     )
-    large = runner.run(job(source, limits=Limits(memory_bytes=1024 * 2**20)), FakeHost())
+    large = runner.run(job(source, limits=ChildLimits(memory_bytes=1024 * 2**20)), FakeHost())
     assert (large.status, len(large.result)) == ("succeeded", 900_000)
 
 
