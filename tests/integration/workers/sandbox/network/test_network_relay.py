@@ -165,7 +165,7 @@ def test_nothing_is_left_of_closed_runs(broker: ConnectionBroker) -> None:
                 each.close()
         # One round trip: what was to be closed after the last events has been.
         assert broker.open_period("first").connections == 0
-        assert descriptors() == before
+        assert descriptors() <= before  # fewer: threads of earlier tests close theirs
 
 
 def test_a_stopped_broker_ends_all_and_opens_nothing(names: Names) -> None:

@@ -236,7 +236,7 @@ def test_an_address_that_stays_silent_does_not_use_up_the_time(
             assert read_all(peer) == b""
         assert broker.open_period("run").connections == 1
         # The attempt that lost has been given up.
-        assert descriptors() == before
+        assert descriptors() <= before  # fewer: threads of earlier tests close theirs
         for client in filling:
             client.close()
 
