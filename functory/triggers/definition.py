@@ -180,7 +180,7 @@ class SingleEventInput:
     event: Mapping[str, Any]
 
     def render(self, parameters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """See :class:`functory.engine.firings.admission.InputTemplate`."""
+        """Return the input for a function with these parameters. Raises as :meth:`CompiledTrigger.make_input`."""
         policy = self.compiled.buffer_policy
         listed = policy is not None and policy.delivers_list
         return self.compiled.make_input(self.event, parameters, [self.event] if listed else None)

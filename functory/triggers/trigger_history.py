@@ -5,24 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from functory.engine.database import prune_watermarks
-from functory.engine.database.connection import Database
-from functory.engine.errors import NotFound
+from functory.engine.database import audit, prune_watermarks
+from functory.engine.database.connection import Database, Tx
+from functory.engine.errors import FunctoryError, NotFound
+from functory.engine.events.envelope import envelope
 from functory.engine.events.store import Events
 from functory.engine.executions import root_budget
 from functory.engine.executions.lineage import Lineage
+from functory.engine.firings import unfired_matches
+from functory.engine.firings.admission import unavailable
 from functory.engine.firings.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
-from functory.engine.firings.suppressions import Suppressions
 from functory.engine.firings.trigger_store import Triggers
+from functory.engine.firings.unfired_matches import LateStart, UnfiredMatch
 from functory.engine.functions import dependencies, versions
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.triggers import definition
 from functory.triggers.analysis import backtest
+from functory.triggers.routing.inputs import check_input
 
 
 class TriggerHistory:
@@ -97,10 +102,18 @@ class TriggerHistory:
 
         Raises :class:`NotFound`, :class:`Conflict`.
         """
-        suppressions = Suppressions(self._database)
-        stored, event = suppressions.get(trigger, event_id)
-        template = definition.SingleEventInput(_compile(trigger, stored), event)
-        return suppressions.replay(trigger, event_id, template, author=author)
+        with self._database.write() as tx:
+            return _start(tx, unfired_matches.lock_suppressed(tx, trigger, event_id), "firing.replay", author)
+
+    def fire(self, row: Mapping[str, Any], event_id: str, *, author: str) -> dict[str, Any]:
+        """Start the execution of a trigger (its ``row`` with the definition) for an event that it did not fire for,
+        once. Returns the execution's row.
+
+        A pause and shadow mode do not apply to it. The caller has checked that the event matches. Raises
+        :class:`NotFound`, :class:`Conflict`, :class:`Invalid`.
+        """
+        with self._database.write() as tx:
+            return _start(tx, unfired_matches.lock_event(tx, row, event_id), "trigger.fire", author)
 
     def resume(
         self,
@@ -113,26 +126,74 @@ class TriggerHistory:
     ) -> Resumed:
         """Fire once each match that was suppressed: of a trigger, of a root, for these reasons.
 
-        ``root`` is the id of an event or execution in its tree. ``dry_run`` only counts. Raises :class:`NotFound`,
-        :class:`Invalid`.
+        ``root`` is the id of an event or execution in its tree. ``dry_run`` only counts. A match whose input cannot be
+        made is counted as failed, and the others go on. Raises :class:`NotFound`, :class:`Invalid`.
         """
         root_id = None if root is None else Lineage(self._database).tree(root).root_id
         which = MatchFilter(trigger, root_id, tuple(reasons))
         matches = SuppressedMatches(self._database)
         if dry_run:
             return Resumed(matches.count(which))
+        done = Resumed()
         compiled: dict[str, definition.CompiledTrigger] = {}
+        for page in matches.pages(which):
+            with self._database.write() as tx:
+                started = unfired_matches.start_once(tx, list(_ready(tx, page, compiled, done)))
+                for name, count in sorted(Counter(match.trigger for match, _ in started).items()):
+                    audit.append(tx, author, "firing.resume", name, {"matches": count})
+                done.counts.update((match.trigger, match.reason or "") for match, _ in started)
+        return done
 
-        def make_template(
-            name: str, stored: Mapping[str, Any], event: Mapping[str, Any]
-        ) -> definition.SingleEventInput:
-            key = json_codec.digest([name, stored])
+
+def _start(tx: Tx, match: UnfiredMatch, action: str, author: str) -> dict[str, Any]:
+    version = versions.load_reference(tx, match.definition["function"])
+    input_ = _render(_compile(match), match, version)
+    check_input(version, input_)
+    new = unfired_matches.start_one(tx, LateStart(match, version, input_))
+    about = {"event_id": match.event["id"], "execution_id": new["id"]}
+    audit.append(tx, author, action, match.trigger, about)
+    return new
+
+
+def _ready(
+    tx: Tx,
+    page: Sequence[Mapping[str, Any]],
+    compiled: dict[str, definition.CompiledTrigger],
+    done: Resumed,
+) -> Iterator[LateStart]:
+    """Yield those matches of a page that can start, and count the others in ``done``. ``compiled`` keeps definitions,
+    by their digest.
+    """
+    events = unfired_matches.lock_events(tx, {row["event_id"] for row in page})
+    found = versions.load_many(
+        tx, [dependencies.parse_reference(row["definition"]["function"]) for row in page]
+    )
+    for row in page:
+        event = events.get(row["event_id"])
+        if event is None:
+            done.add_failed(row, "its event was pruned")
+            continue
+        match = UnfiredMatch(row["trigger_id"], row["trigger"], row["definition"], event, row["reason"])
+        function = match.definition["function"]
+        version = found.get(dependencies.parse_reference(function))
+        if version is None or version["state"] != "enabled":
+            done.add_failed(row, unavailable(function, version))
+            continue
+        key = json_codec.digest([match.trigger, match.definition])
+        try:
             if key not in compiled:
-                compiled[key] = _compile(name, stored)
-            return definition.SingleEventInput(compiled[key], event)
+                compiled[key] = _compile(match)
+            yield LateStart(match, version, _render(compiled[key], match, version))
+        except FunctoryError as error:
+            done.add_failed(row, str(error))
 
-        return matches.resume(which, make_template, author=author)
+
+def _render(
+    compiled: definition.CompiledTrigger, match: UnfiredMatch, version: Mapping[str, Any]
+) -> dict[str, Any]:
+    return definition.SingleEventInput(compiled, envelope(match.event)).render(version["parameters"])
 
 
-def _compile(name: str, stored: Mapping[str, Any]) -> definition.CompiledTrigger:
-    return definition.compile_definition({"id": "", "name": name, "version": 0, "definition": stored})
+def _compile(match: UnfiredMatch) -> definition.CompiledTrigger:
+    row = {"id": "", "name": match.trigger, "version": 0, "definition": match.definition}
+    return definition.compile_definition(row)

@@ -33,7 +33,6 @@ from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.lineage import Lineage
 from functory.engine.executions.retry_or_dead import AttemptResult, NextState
 from functory.engine.executions.store import Executions
-from functory.engine.firings.suppressions import Suppressions
 from functory.engine.firings.trigger_store import Triggers
 from functory.engine.functions.grant_approvals import GrantApprovals
 from functory.engine.functions.registry import Functions
@@ -44,6 +43,7 @@ from functory.triggers.routing.release import Release
 from functory.triggers.routing.router import Router
 from functory.triggers.sources.registry import Registry
 from functory.triggers.sources.schedules.ticker import Ticker
+from functory.triggers.trigger_history import TriggerHistory
 from tests.services.server import roomy_memory
 from tests.services.shared import locked
 from tests.support import migrated_files
@@ -212,13 +212,11 @@ class World:
 
     def replay_suppressed(self, trigger: str, event_id: str, author: str = "") -> dict[str, Any]:
         """Replay a suppressed match, as ``functory trigger replay`` does."""
-        suppressions = Suppressions(self.database)
-        stored, event = suppressions.get(trigger, event_id)
-        compiled = definition.compile_definition(
-            {"id": "", "name": trigger, "version": 0, "definition": stored}
-        )
-        template = definition.SingleEventInput(compiled, event)
-        return suppressions.replay(trigger, event_id, template, author=author)
+        return self.trigger_history().replay(trigger, event_id, author=author)
+
+    def trigger_history(self) -> TriggerHistory:
+        """What its triggers decided about past events."""
+        return TriggerHistory(self.database, self.events, self.triggers, self.settings)
 
     def run_all(self, act: Callable[[Claim], Any] | None = None, rounds: int = 200) -> int:
         """Route and work until nothing is left. Returns the number of executions; fails when the work does not

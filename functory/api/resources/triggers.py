@@ -18,7 +18,7 @@ from functory.api.redaction import REDACTED, hide
 from functory.client.functory import Functory
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import envelope
-from functory.engine.firings import inspection, manual_firing, trigger_listing
+from functory.engine.firings import inspection, trigger_listing
 from functory.engine.firings.inspection import TriggerInspection
 from functory.engine.functions import dependencies
 from functory.engine.functions import listing as functions
@@ -27,7 +27,6 @@ from functory.rows import functions as function_rows
 from functory.rows import triggers as rows
 from functory.triggers.analysis import cycles
 from functory.triggers.analysis.dry_run import dry_run
-from functory.triggers.definition import SingleEventInput, compile_definition
 
 router = APIRouter(prefix="/triggers", tags=["triggers"], route_class=StrictRoute)
 
@@ -294,8 +293,7 @@ def fire(name: str, body: rows.Fire, response: Response, engine: Engine, caller:
             why if caller.reads_payloads else "it does not match, or its input does not fit",
             f"functory trigger test {name} --event {body.event}",
         )
-    template = SingleEventInput(compile_definition(row), event)
-    started = manual_firing.fire(engine.database, row, body.event, template, author=caller.name)
+    started = engine.trigger_history.fire(row, body.event, author=caller.name)
     response.status_code = 201
     response.headers["location"] = f"/api/v1/executions/{started['id']}"
     return {"decision": shown, "execution_id": started["id"]}

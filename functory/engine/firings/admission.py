@@ -1,10 +1,11 @@
 """Admission: the checks against stored rows that a match passes before it becomes an execution, in their order.
 
-The target function must exist and the input must fit. Then come the guards that count: the root budget, the trigger's
-circuit breaker, its rates. A refused match keeps its reason with limit and value. The guards that need
-no rows (own events, revisits, depth) come earlier, in ``functory.triggers.routing.guards``.
+The target function must exist (:meth:`Admission.find_targets`). The caller makes its input, which must fit. Then come
+the guards that count (:func:`admit`): the root budget, the trigger's circuit breaker, its rates. A refused match keeps
+its reason with limit and value. The guards that need no rows (own events, revisits, depth) come earlier, in
+``functory.triggers.routing.guards``.
 
-Each check decides over states that it is given: :func:`admit` loads them from rows, a backtest keeps them in memory.
+Each check decides over states that it is given: they are loaded from rows here, and a backtest keeps them in memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -21,7 +22,6 @@ from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import suppression
 from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
 from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import compensable_steps
@@ -32,22 +32,14 @@ from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.flow_control.rate_limits import RateGuard, RateLimits, RateLimitStates
 from functory.engine.functions import dependencies
+from functory.engine.functions.dependencies import Reference
 from functory.engine.functions.open_canaries import Assigned, OpenCanary
 from functory.engine.functions.version_cache import VersionCache
-from functory.engine.serialization import json_schema
-
-
-class InputTemplate(Protocol):
-    """A compiled template, bound to the events of one firing."""
-
-    def render(self, parameters: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the input for a function with these parameters. Raises :class:`Invalid` when the events do not fit."""
-        ...
 
 
 @dataclass(frozen=True)
 class Fire:
-    """A trigger that matched: start ``function`` with the input that ``template`` renders.
+    """A trigger that matched: start ``function``.
 
     ``budget`` is the trigger's own limit of the root budget, ``rate_guards`` are its limits of rate for this event.
     ``events`` are the rows of all events of a firing that stands for several: each gets a firing, and the execution
@@ -57,7 +49,6 @@ class Fire:
 
     trigger: Mapping[str, Any]
     function: str
-    template: InputTemplate
     budget: int | None = None
     rate_guards: tuple[RateGuard, ...] = ()
     controls: Controls = NO_CONTROLS
@@ -82,18 +73,24 @@ class Suppress:
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """A match that may run: the event's row, the trigger's decision, the version and the input. ``assigned`` is what
-    the open canary of its function has chosen.
-    """
+class Target:
+    """The version that a match starts. ``assigned`` is what the open canary of its function has chosen."""
 
-    event: Mapping[str, Any]
-    fire: Fire
     version: Mapping[str, Any]
-    input: Mapping[str, Any]
     assigned: Assigned | None = None
 
 
+@dataclass(frozen=True)
+class Admitted:
+    """A match that may run: the event's row, the trigger's decision, the target and its input."""
+
+    event: Mapping[str, Any]
+    fire: Fire
+    target: Target
+    input: Mapping[str, Any]
+
+
+Match = tuple[Mapping[str, Any], Fire]
 SuppressedMatch = tuple[Mapping[str, Any], Suppress]
 
 NO_CANARIES: Mapping[str, OpenCanary] = {}
@@ -107,68 +104,63 @@ class Admission:
         self.max_budget = max_budget
         self.versions = VersionCache()
 
+    def find_targets(self, tx: Tx, fires: Sequence[Match], facts: RoutingFacts) -> list[Target | Suppress]:
+        """Return what each match starts, or why it cannot (:func:`choose_targets`). ``facts`` are of this
+        transaction.
+        """
+        references = map(dependencies.parse_reference, {fire.function for _, fire in fires})
+        found = self.versions.load(tx, references, facts.function_changes)
+        return choose_targets(fires, found, self.versions.canaries)
+
 
 def admit(
-    tx: Tx, fires: Sequence[tuple[Mapping[str, Any], Fire]], admission: Admission, facts: RoutingFacts
+    tx: Tx, ready: Sequence[Admitted], max_budget: int, facts: RoutingFacts
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Split matches into admitted and suppressed ones. The admitted ones use up their root budgets and rates.
 
     Rates belong to a trigger, so those of a trigger in shadow are its own. The budget of a root is shared: a match in
     shadow is compared with it and takes nothing from it. ``facts`` are of this transaction.
     """
-    if not fires:
+    if not ready:
         return [], []
-    references = map(dependencies.parse_reference, {fire.function for _, fire in fires})
-    targets = admission.versions.load(tx, references, facts.function_changes)
-    ready, refused = prepare(fires, targets, admission.versions.canaries)
     ready, late = _before_failure(tx, ready)
     wanted = _count_by_root(ready)
-    read_used = root_budget.take(tx, wanted, admission.max_budget)
+    read_used = root_budget.take(tx, wanted, max_budget)
     ready, over = _check_limits(tx, ready, read_used, facts)
     if over:
         kept = _count_by_root(ready)
         root_budget.give_back(tx, {root: count - kept.get(root, 0) for root, count in wanted.items()})
-    return ready, [*refused, *late, *over]
+    return ready, [*late, *over]
 
 
-def prepare(
-    fires: Sequence[tuple[Mapping[str, Any], Fire]],
-    targets: Mapping[tuple[str, int | None], Mapping[str, Any]],
+def choose_targets(
+    fires: Sequence[Match],
+    versions: Mapping[Reference, Mapping[str, Any]],
     canaries: Mapping[str, OpenCanary] = NO_CANARIES,
-) -> tuple[list[Admitted], list[SuppressedMatch]]:
-    """Find the target function among the versions ``targets``, by reference, and make the input of each match: it must
-    fit the version's schema. An open canary chooses the version of a trigger that names none.
+) -> list[Target | Suppress]:
+    """Return what each match starts, of ``versions`` by reference, or that its function is not available. An open
+    canary chooses the version of a trigger that names none.
     """
-    ready: list[Admitted] = []
-    refused: list[SuppressedMatch] = []
     found = {
-        name: targets.get(dependencies.parse_reference(name)) for name in {fire.function for _, fire in fires}
+        name: versions.get(dependencies.parse_reference(name)) for name in {one.function for _, one in fires}
     }
+    targets: list[Target | Suppress] = []
     for event, fire in fires:
-        target = found[fire.function]
-        if target is None or target["state"] != "enabled":
-            why = "does not exist" if target is None else f"is {target['state']}"
-            refused.append(
-                (
-                    event,
-                    Suppress(fire.trigger, "function_unavailable", detail=f"function {fire.function} {why}"),
-                )
-            )
-            continue
-        assigned = None
-        if canaries and (canary := canaries.get(fire.function)) is not None:
+        version = found[fire.function]
+        if version is None or version["state"] != "enabled":
+            detail = unavailable(fire.function, version)
+            targets.append(Suppress(fire.trigger, "function_unavailable", detail=detail))
+        elif canaries and (canary := canaries.get(fire.function)) is not None:
             assigned = canary.assign(event["root_id"], event["subject"])
-            target = assigned.choose(target)
-        try:
-            input_ = fire.template.render(target["parameters"])
-            json_schema.check(
-                target["input_schema"], input_, f"input of {target['name']} v{target['number']}"
-            )
-        except FunctoryError as error:
-            refused.append((event, Suppress(fire.trigger, "input_error", detail=str(error))))
-            continue
-        ready.append(Admitted(event, fire, target, input_, assigned))
-    return ready, refused
+            targets.append(Target(assigned.choose(version), assigned))
+        else:
+            targets.append(Target(version))
+    return targets
+
+
+def unavailable(function: str, version: Mapping[str, Any] | None) -> str:
+    """Return why a function starts nothing; ``version`` is None where there is none."""
+    return f"function {function} " + ("does not exist" if version is None else f"is {version['state']}")
 
 
 def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:

@@ -16,7 +16,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.firings import failures, launch, routing_spans, suppressions
-from functory.engine.firings.admission import Admission, Fire, Suppress, SuppressedMatch, admit
+from functory.engine.firings.admission import Admission, Admitted, Fire, Suppress, SuppressedMatch, admit
 from functory.engine.firings.launch import Launch
 from functory.engine.firings.routing_facts import RoutingFacts
 from functory.engine.functions import open_canaries
@@ -38,21 +38,21 @@ class FiringCounts:
 
 def write(
     tx: Tx,
-    fires: Sequence[tuple[Mapping[str, Any], Fire]],
+    ready: Sequence[Admitted],
     suppressed: Sequence[SuppressedMatch],
     admission: Admission,
     facts: RoutingFacts,
     direct: OpensRoom | None = None,
 ) -> FiringCounts:
-    """Write the executions and firings of ``fires`` (event row, decision), and the firings of ``suppressed``.
+    """Write the executions and firings of the matches ``ready``, and the firings of ``suppressed``.
 
-    Admission and flow control may suppress more of ``fires``, and what is left of a trigger in shadow is recorded only.
+    Admission and flow control may suppress more of them, and what is left of a trigger in shadow is recorded only.
     ``facts`` are of this transaction. With ``direct`` the caller sends after the commit what there is room for.
     Returns the counts of both kinds.
     """
     # Before the questions of the admission, which take this one along.
-    room = direct.room(tx) if direct is not None and fires else None
-    admitted, refused = admit(tx, fires, admission, facts)
+    room = direct.room(tx) if direct is not None and ready else None
+    admitted, refused = admit(tx, ready, admission.max_budget, facts)
     in_shadow = [item for item in admitted if item.fire.in_shadow]
     if in_shadow:
         refused += [(item.event, _in_shadow(item.fire)) for item in in_shadow]
@@ -70,14 +70,14 @@ def write(
     return _write(
         tx,
         rows,
-        [*suppressed, *for_each_event(fires, [*refused, *late])],
+        [*suppressed, *for_each_event(ready, [*refused, *late])],
         [one.admitted.fire.trigger["name"] for one in launched],
     )
 
 
 def _record_arms(tx: Tx, launched: Sequence[Launch]) -> None:
     """Record which executions an open canary has chosen the version of."""
-    assigned = [(one.admitted.assigned, one.row["id"]) for one in launched]
+    assigned = [(one.admitted.target.assigned, one.row["id"]) for one in launched]
     open_canaries.record(tx, [(arm, id_) for arm, id_ in assigned if arm is not None])
 
 
@@ -105,13 +105,13 @@ def _in_shadow(fire: Fire) -> Suppress:
     return Suppress(fire.trigger, "shadow", detail=detail)
 
 
-def for_each_event(
-    fires: Sequence[tuple[Mapping[str, Any], Fire]], refused: Sequence[SuppressedMatch]
-) -> list[SuppressedMatch]:
+def for_each_event(ready: Sequence[Admitted], refused: Sequence[SuppressedMatch]) -> list[SuppressedMatch]:
     """Return one suppressed match for each event of a firing that has several events."""
     if not refused:
         return []
-    several = {(fire.trigger["id"], event["id"]): fire.events for event, fire in fires if fire.events}
+    several = {
+        (item.fire.trigger["id"], item.event["id"]): item.fire.events for item in ready if item.fire.events
+    }
     return [
         (each, stop)
         for event, stop in refused

@@ -69,7 +69,9 @@ class _Launcher:
             if item.fire.controls.overlap is not None
         }
         self._slot_requests = {
-            id(item): concurrency.slot_requests(item.fire.trigger, item.version["name"], item.fire.controls)
+            id(item): concurrency.slot_requests(
+                item.fire.trigger, item.target.version["name"], item.fire.controls
+            )
             for item in admitted
         }
         # A decision depends on the open executions of the key: no other transaction may decide at the same time.
@@ -193,7 +195,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
     }
     return new_row(
         tx,
-        item.version,
+        item.target.version,
         item.input,
         cause="trigger",
         root_id=event["root_id"],

@@ -1,13 +1,12 @@
-"""Suppressed matches in bulk: which ones are there, and the start of each one's execution, once.
+"""Suppressed matches in bulk: which ones were not started yet (:mod:`functory.engine.firings.unfired_matches`).
 
-A match is resumed by the idempotency key of its replay, so two operators at once, or the same command again, start
-nothing twice. A batch is one transaction: after a kill the same command goes on with what is left.
+A page is started in one transaction: after a kill the same command goes on with what is left.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,28 +15,20 @@ import sqlalchemy as sa
 from functory.engine import choices
 from functory.engine.access import scopes
 from functory.engine.access.scopes import Scope
-from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import (
     Id,
     decided_by_version,
-    event,
     execution,
     firing,
-    suppression,
     trigger,
     trigger_version,
 )
 from functory.engine.database.schema.events import SUPPRESSION_REASONS
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import FunctoryError, NotFound
-from functory.engine.events import causation
-from functory.engine.events import store as event_store
-from functory.engine.executions import queue_rows
-from functory.engine.executions.start import new_row
-from functory.engine.firings.admission import InputTemplate
-from functory.engine.firings.suppressions import GUARD_REASONS, replay_key
-from functory.engine.functions import dependencies, versions
+from functory.engine.errors import NotFound
+from functory.engine.firings.suppressions import GUARD_REASONS
+from functory.engine.firings.unfired_matches import replay_key
 
 # Reasons that say that something was wrong, not that the trigger was meant to do nothing: these are resumed unless
 # others are named.
@@ -46,9 +37,6 @@ RESUMABLE = GUARD_REASONS | {"trigger_paused", "function_unavailable", "input_er
 BATCH = 200
 # Failed matches that are kept with their error; the others are counted.
 MAX_FAILED = 20
-
-# Makes the input template of a match: from the trigger's name, its definition, and the event's envelope.
-MakeTemplate = Callable[[str, Mapping[str, Any], Mapping[str, Any]], InputTemplate]
 
 
 @dataclass(frozen=True)
@@ -82,7 +70,7 @@ class Resumed:
 
 
 class SuppressedMatches:
-    """Reads and resumes the suppressed matches that were not replayed yet."""
+    """Reads the suppressed matches that were not replayed yet."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -110,81 +98,8 @@ class SuppressedMatches:
                 yield found
 
     def count(self, which: MatchFilter) -> Counter[tuple[str, str]]:
-        """Count the matches that :meth:`resume` would start, by (trigger, reason)."""
+        """Count the matches, by (trigger, reason)."""
         return Counter((row["trigger"], row["reason"]) for page in self.pages(which) for row in page)
-
-    def resume(self, which: MatchFilter, make_template: MakeTemplate, *, author: str = "") -> Resumed:
-        """Start the execution of each match once, with the lineage that it would have had.
-
-        Guards and flow control do not apply, as with a replay of one match; they apply to what these executions cause.
-        A match whose input cannot be made is counted as failed, and the others go on.
-        """
-        done = Resumed()
-        for page in self.pages(which):
-            with self._database.write() as tx:
-                _resume_page(tx, page, make_template, done, author)
-        return done
-
-
-def _resume_page(
-    tx: Tx, page: Sequence[dict[str, Any]], make_template: MakeTemplate, done: Resumed, author: str
-) -> None:
-    # The events must not be pruned before their new executions exist.
-    locked = sa.select(event).where(event.c.id.in_({row["event_id"] for row in page})).order_by(event.c.id)
-    events = {row["id"]: row for row in tx.rows(locked.with_for_update(read=True, key_share=True))}
-    targets = versions.load_many(
-        tx, [dependencies.parse_reference(row["definition"]["function"]) for row in page]
-    )
-    started: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-    for row in page:
-        source = events.get(row["event_id"])
-        if source is None:
-            done.add_failed(row, "its event was pruned")
-            continue
-        function = row["definition"]["function"]
-        target = targets.get(dependencies.parse_reference(function))
-        if target is None or target["state"] != "enabled":
-            state = "does not exist" if target is None else f"is {target['state']}"
-            done.add_failed(row, f"function {function} {state}")
-            continue
-        try:
-            template = make_template(row["trigger"], row["definition"], event_store.envelope(source))
-            input_ = template.render(target["parameters"])
-        except FunctoryError as error:
-            done.add_failed(row, str(error))
-            continue
-        link = {
-            "trigger": row["trigger_id"],
-            "name": row["trigger"],
-            "subject": source["subject"],
-            "event": source["id"],
-        }
-        new = new_row(
-            tx,
-            target,
-            input_,
-            cause="replay",
-            root_id=source["root_id"],
-            depth=source["depth"] + 1,
-            chain=causation.extend_chain(source["chain"], link),
-            event_id=source["id"],
-            idempotency_key=_key(row),
-        )
-        started[new["id"]] = (row, new)
-    written = tx.insert_returning(execution, [new for _, new in started.values()], execution.c.id)
-    queue_rows.add(tx, [new for id_, (_, new) in started.items() if id_ in written])
-    resumed = [row for id_, (row, _) in started.items() if id_ in written]
-    if not resumed:
-        return
-    counts = Counter((row["trigger_id"], row["root_id"], row["reason"]) for row in resumed)
-    tx.execute(
-        _RESUMED,
-        [{"t": key[0], "r": key[1], "w": key[2], "n": count} for key, count in sorted(counts.items())],
-    )
-    for name, count in sorted(Counter(row["trigger"] for row in resumed).items()):
-        audit.append(tx, author, "firing.resume", name, {"matches": count})
-    done.counts.update((row["trigger"], row["reason"]) for row in resumed)
-    tx.wake("executions")
 
 
 def _next_page(tx: Tx, which: MatchFilter, last: tuple[str, str] | None) -> list[dict[str, Any]]:
@@ -232,14 +147,3 @@ def _key(row: Mapping[str, Any]) -> str:
 def _check_trigger(tx: Tx, name: str) -> None:
     if tx.scalar(sa.select(trigger.c.id).where(trigger.c.name == name)) is None:
         raise NotFound(f"trigger {name} does not exist", try_="functory trigger list")
-
-
-_RESUMED = (
-    sa.update(suppression)
-    .where(
-        suppression.c.trigger_id == sa.bindparam("t"),
-        suppression.c.root_id == sa.bindparam("r"),
-        suppression.c.reason == sa.bindparam("w"),
-    )
-    .values(resumed=suppression.c.resumed + sa.bindparam("n"))
-)

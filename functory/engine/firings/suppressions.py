@@ -13,29 +13,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.id_lists import one_of_keys
-from functory.engine.database.schema import (
-    Instant,
-    decided_by_version,
-    event,
-    execution,
-    firing,
-    suppression,
-    trigger,
-    trigger_version,
-)
+from functory.engine.database.schema import Instant, suppression, trigger
 from functory.engine.database.transaction import Tx
-from functory.engine.errors import Conflict, NotFound
-from functory.engine.events import causation
 from functory.engine.events import store as event_store
-from functory.engine.events.store import as_id
-from functory.engine.executions.start import new_row, write
-from functory.engine.firings.admission import InputTemplate, Suppress, SuppressedMatch
+from functory.engine.firings.admission import Suppress, SuppressedMatch
 from functory.engine.flow_control.circuit_breaker import Breakers
-from functory.engine.functions import versions
-from functory.engine.serialization import json_schema
 
 # Reasons of guards: sent as an event, shown on the execution whose next step was suppressed.
 GUARD_REASONS = frozenset(
@@ -144,13 +128,8 @@ def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[st
     }
 
 
-def replay_key(trigger_id: str, event_id: str) -> str:
-    """Return the idempotency key of the execution by which a suppressed match is replayed: at most one."""
-    return f"replay:{trigger_id}:{event_id}"
-
-
 class Suppressions:
-    """Lists suppressed matches, and replays one for an operator."""
+    """Lists suppressed matches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -197,109 +176,3 @@ class Suppressions:
             )
             breakers = Breakers(tx, sorted({row["trigger_id"] for row in rows}))
         return [row | {"paused_until": breakers.open_until(row["trigger_id"])} for row in rows]
-
-    def get(self, trigger_name: str, event_id: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """Return the trigger definition and the event's envelope of a suppressed match: what its input is rendered
-        from.
-
-        Raises :class:`NotFound`, and :class:`Conflict` when the trigger has fired for the event.
-        """
-        with self._database.read() as tx:
-            row, stopped = _suppressed(tx, trigger_name, as_id(event_id, "event"))
-        return stopped["definition"], event_store.envelope(row)
-
-    def replay(
-        self, trigger_name: str, event_id: str, template: InputTemplate, *, author: str = ""
-    ) -> dict[str, Any]:
-        """Start the execution of a suppressed match once, with the lineage that it would have had.
-
-        ``template`` is bound to what :meth:`get` returned. The firing keeps its decision; the audit records the replay.
-        Raises as :meth:`get`, :class:`Conflict` also for a match that was replayed already.
-        """
-        event_id = as_id(event_id, "event")
-        with self._database.write() as tx:
-            # The event must not be pruned before its new execution exists.
-            row, stopped = _suppressed(tx, trigger_name, event_id, lock=True)
-            new = start_once(tx, row, stopped["trigger_id"], trigger_name, stopped["definition"], template)
-            count_resumed(tx, stopped, row["root_id"])
-            audit.append(
-                tx, author, "firing.replay", trigger_name, {"event_id": event_id, "execution_id": new["id"]}
-            )
-        return new
-
-
-def start_once(
-    tx: Tx,
-    row: Mapping[str, Any],
-    trigger_id: str,
-    trigger_name: str,
-    definition: Mapping[str, Any],
-    template: InputTemplate,
-) -> dict[str, Any]:
-    """Write the execution that a trigger would have started for event ``row``, with that lineage. Returns its row.
-
-    Raises :class:`Conflict` when it was started so before, :class:`Invalid` for an input that does not fit.
-    """
-    target = versions.load_reference(tx, definition["function"])
-    input_ = template.render(target["parameters"])
-    json_schema.check(target["input_schema"], input_, f"input of {target['name']} v{target['number']}")
-    key = replay_key(trigger_id, row["id"])
-    if tx.scalar(sa.select(execution.c.id).where(execution.c.idempotency_key == key)) is not None:
-        raise Conflict(
-            f"event {row['id']} was replayed for {trigger_name} already",
-            "a suppressed match is replayed once",
-        )
-    link = {"trigger": trigger_id, "name": trigger_name, "subject": row["subject"], "event": row["id"]}
-    new = new_row(
-        tx,
-        target,
-        input_,
-        cause="replay",
-        root_id=row["root_id"],
-        depth=row["depth"] + 1,
-        chain=causation.extend_chain(row["chain"], link),
-        event_id=row["id"],
-        idempotency_key=key,
-    )
-    write(tx, [new])
-    tx.wake("executions")
-    return new
-
-
-def count_resumed(tx: Tx, stopped: Mapping[str, Any], root_id: str) -> None:
-    """Count a suppressed match (its firing) as resumed."""
-    tx.execute(
-        sa.update(suppression)
-        .where(
-            suppression.c.trigger_id == stopped["trigger_id"],
-            suppression.c.root_id == root_id,
-            suppression.c.reason == stopped["reason"],
-        )
-        .values(resumed=suppression.c.resumed + 1)
-    )
-
-
-def _suppressed(
-    tx: Tx, trigger_name: str, event_id: str, *, lock: bool = False
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the event's row, and the firing of a match that was suppressed with its trigger's definition."""
-    statement = sa.select(event).where(event.c.id == event_id)
-    row = tx.first(statement.with_for_update(read=True, key_share=True) if lock else statement)
-    stopped = tx.first(
-        sa.select(firing, trigger.c.name, trigger_version.c.definition)
-        .join(trigger, trigger.c.id == firing.c.trigger_id)
-        .join(trigger_version, decided_by_version)
-        .where(firing.c.event_id == event_id, trigger.c.name == trigger_name)
-    )
-    if row is None or stopped is None:
-        raise NotFound(
-            f"{trigger_name} has decided nothing about event {event_id}",
-            try_=f"functory event why {event_id}",
-        )
-    if stopped["decision"] != "suppressed":
-        raise Conflict(
-            f"{trigger_name} has fired for event {event_id}",
-            f"execution {stopped['execution_id']}",
-            f"functory execution replay {stopped['execution_id']}",
-        )
-    return row, stopped

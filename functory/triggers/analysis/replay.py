@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.firings import admission, firings, idempotency
-from functory.engine.firings.admission import Fire, Suppress
+from functory.engine.firings.admission import Suppress
 from functory.engine.firings.cancel_on import Cancel, EarlierMatch
 from functory.engine.flow_control import overlap
 from functory.engine.flow_control.buffers import BufferedMatch
@@ -27,6 +27,7 @@ from functory.triggers.analysis.memory_buffers import MemoryBuffers
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.routing.concurrency_release import rule_matches
 from functory.triggers.routing.decision import TriggerEvaluator, decide_match
+from functory.triggers.routing.inputs import TemplatedFire, render_inputs
 from functory.triggers.routing.trigger_set import TriggerMatch, TriggerSet
 
 Row = Mapping[str, Any]
@@ -124,13 +125,13 @@ class Replay:
         ]
         self._suppress([(row, one) for row, one in decided if isinstance(one, Suppress)])
         passed, dropped = idempotency.decide(
-            [(row, one) for row, one in decided if isinstance(one, Fire | BufferedMatch)],
+            [(row, one) for row, one in decided if isinstance(one, TemplatedFire | BufferedMatch)],
             idempotency.IdempotencyKeys(self._keys, now),
             RateLimitStates(self._rates, now),
         )
         self._suppress(dropped)
         self._buffers.put([(row, one) for row, one in passed if isinstance(one, BufferedMatch)], now)
-        self._admit([(row, one) for row, one in passed if isinstance(one, Fire)])
+        self._admit([(row, one) for row, one in passed if isinstance(one, TemplatedFire)])
         self._release()
         for row, one in decided:
             if isinstance(one, Cancel):
@@ -164,20 +165,21 @@ class Replay:
         first = self._first_pending(now) if self._buffers.by_event_time else None
         return now if first is None else min(first, now)
 
-    def _admit(self, fires: Sequence[tuple[Row, Fire]]) -> None:
+    def _admit(self, fires: Sequence[tuple[Row, TemplatedFire]]) -> None:
         """Let matches pass the checks of :mod:`functory.engine.firings.admission` in their order."""
-        ready, refused = admission.prepare(fires, self._targets)
+        ready, unfit = render_inputs(fires, admission.choose_targets(fires, self._targets))
+        self._suppress(unfit)
         used = {
             item.event["root_id"]: (self.spent[item.event["root_id"]], self._max_budget) for item in ready
         }
-        ready, over, _ = admission.within_limits(
+        kept, over, _ = admission.within_limits(
             ready,
             admission.RootBudgets(used),
             RateLimitStates(self._guard_rates, self._now),
             BreakerStates(self._breakers, self._now),
         )
-        self._suppress(firings.for_each_event(fires, [*refused, *over]))
-        for item in ready:
+        self._suppress(firings.for_each_event(ready, over))
+        for item in kept:
             rows = item.fire.events or (item.event,)
             self.spent[item.event["root_id"]] += 1
             unknown = self._may_overlap(item.event["id"], item.fire.controls.overlap)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from functory.engine.firings.admission import Fire, Suppress, SuppressedMatch
+from functory.engine.firings.admission import Suppress, SuppressedMatch
 from functory.engine.flow_control import buffers
 from functory.engine.flow_control.buffers import BufferUpdate
 from functory.triggers.definition import CompiledTrigger
@@ -23,6 +23,7 @@ from functory.triggers.flow_control.buffered_match import (
     WaitingMatch,
 )
 from functory.triggers.routing.decision import TriggerEvaluator
+from functory.triggers.routing.inputs import TemplatedFire
 
 Row = Mapping[str, Any]
 
@@ -31,7 +32,7 @@ Row = Mapping[str, Any]
 class ReleasedMatches:
     """What leaves a buffer: matches that may fire, suppressed ones, and the ids of the events of both."""
 
-    fires: list[tuple[Row, Fire]] = field(default_factory=list)
+    fires: list[tuple[Row, TemplatedFire]] = field(default_factory=list)
     refused: list[SuppressedMatch] = field(default_factory=list)
     done_ids: list[str] = field(default_factory=list)
 
@@ -90,7 +91,7 @@ def _fire(
 ) -> None:
     """Let these event rows fire together by the deciding one, or suppress each of them."""
     event_row, decision = evaluator.fire(compiled, rows, by)
-    if isinstance(decision, Fire):
+    if isinstance(decision, TemplatedFire):
         found.fires.append((event_row, decision))
     else:
         found.refused += [(one, decision) for one in rows]

@@ -23,7 +23,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import kill_switch
 from functory.engine.events import store as event_store
 from functory.engine.firings import firings, routing_facts, trigger_store
-from functory.engine.firings.admission import Admission, Fire, Suppress, SuppressedMatch
+from functory.engine.firings.admission import Admission, Suppress, SuppressedMatch
 from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control import buffers, due_buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
@@ -39,6 +39,7 @@ from functory.triggers.routing.buffer_decision import (
 )
 from functory.triggers.routing.decision import TriggerEvaluator, matching_parts
 from functory.triggers.routing.firing_metrics import count_firings
+from functory.triggers.routing.inputs import TemplatedFire, render_inputs
 from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
 
@@ -61,7 +62,7 @@ RETRY_AFTER = timedelta(seconds=60)
 class _ReleaseBatch:
     """The writes that one transaction collects."""
 
-    fires: list[tuple[Row, Fire]] = field(default_factory=list)
+    fires: list[tuple[Row, TemplatedFire]] = field(default_factory=list)
     refused: list[SuppressedMatch] = field(default_factory=list)
     buffered: list[tuple[Row, BufferedMatch]] = field(default_factory=list)
     new_events: list[dict[str, Any]] = field(default_factory=list)
@@ -179,7 +180,9 @@ class BufferRelease:
         buffers.postpone(tx, broken, tx.now + RETRY_AFTER)
         counts = FiringCounts()
         if batch.fires or batch.refused:
-            counts = firings.write(tx, batch.fires, batch.refused, self._admission, routing_facts.read(tx))
+            facts = routing_facts.read(tx)
+            ready, unfit = render_inputs(batch.fires, self._admission.find_targets(tx, batch.fires, facts))
+            counts = firings.write(tx, ready, [*batch.refused, *unfit], self._admission, facts)
         return counts, len(rows) >= BATCH or len(taken) < len(rows)
 
     def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], batch: _ReleaseBatch) -> None:
@@ -214,7 +217,7 @@ class BufferRelease:
                 decision = self._evaluator.decide(compiled, event_row, envelope, tx.now, parts)
             if isinstance(decision, BufferedMatch):
                 batch.buffered.append((event_row, replace(decision, since=one["since"])))
-            elif isinstance(decision, Fire):
+            elif isinstance(decision, TemplatedFire):
                 batch.fires.append((event_row, decision))
             else:
                 why = f"version {compiled.row['version']} does not match it"

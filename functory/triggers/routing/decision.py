@@ -3,19 +3,19 @@
 Decisions read no rows. Conditions and the guards that need no rows are evaluated here, for each event when it is routed
 and for all events of a firing together. The engine does the checks that need rows, in this order:
 ``functory.engine.firings.idempotency``, ``functory.engine.flow_control.buffers``,
-``functory.engine.firings.admission``, ``functory.engine.firings.launch``.
+``functory.engine.firings.admission`` (its inputs come from ``functory.triggers.routing.inputs``),
+``functory.engine.firings.launch``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
-from functory.engine.firings.admission import Fire, Suppress
+from functory.engine.firings.admission import Suppress
 from functory.engine.firings.cancel_on import Cancel
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import Controls, Key
@@ -27,25 +27,11 @@ from functory.triggers.expressions.conditions import ConditionResult
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.flow_control.debounce_batch import Batch, Debounce, key_of_event
 from functory.triggers.routing.guards import Guards, check_guards, effective_guards, rate_guards
+from functory.triggers.routing.inputs import TemplatedFire
 from functory.triggers.routing.trigger_set import TriggerMatch
 
 Row = Mapping[str, Any]
-Decision = Fire | Suppress | BufferedMatch | Cancel
-
-
-@dataclass(frozen=True)
-class FiringInput:
-    """The input of one firing: the trigger's template with the deciding event (its envelope), and the rows of all
-    events where the function gets a list (None: it gets the one event)."""
-
-    compiled: CompiledTrigger
-    event: Row
-    rows: Sequence[Row] | None
-
-    def render(self, parameters: Sequence[Row]) -> Row:
-        """See :class:`functory.engine.firings.admission.InputTemplate`."""
-        events = None if self.rows is None else [event_store.envelope(row) for row in self.rows]
-        return self.compiled.make_input(self.event, parameters, events)
+Decision = TemplatedFire | Suppress | BufferedMatch | Cancel
 
 
 class TriggerEvaluator:
@@ -57,7 +43,7 @@ class TriggerEvaluator:
 
     def decide(
         self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
-    ) -> Fire | Suppress | BufferedMatch | None:
+    ) -> TemplatedFire | Suppress | BufferedMatch | None:
         """Decide about an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
 
         None when a condition does not hold.
@@ -107,7 +93,9 @@ class TriggerEvaluator:
             return Suppress(compiled.row, "condition_error", detail=str(error))
         return _make_buffered_match(compiled, composite, key, row, controls, mask)
 
-    def fire(self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row) -> tuple[Row, Fire | Suppress]:
+    def fire(
+        self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row
+    ) -> tuple[Row, TemplatedFire | Suppress]:
         """Let these event rows fire together; ``by`` is the deciding one.
 
         Returns the decision and the event row that causes the execution: the deciding one with the depth of the deepest
@@ -193,17 +181,19 @@ def _make_buffered_match(
 
 def _fire(
     compiled: CompiledTrigger, guards: Guards, rows: Sequence[Row], event: Row, controls: Controls
-) -> Fire:
+) -> TemplatedFire:
     """The execution of these event rows; ``event`` is the envelope of the deciding one."""
     control = compiled.buffer_policy
     listed = control is not None and control.delivers_list
-    return Fire(
+    return TemplatedFire(
         compiled.row,
         compiled.function,
-        FiringInput(compiled, event, rows if listed else None),
         budget=guards.budget,
         rate_guards=rate_guards(guards, rows[-1]),
         controls=controls,
         events=rows if len(rows) > 1 else (),
         is_step=compiled.compensate,
+        compiled=compiled,
+        event=event,
+        rows=rows if listed else None,
     )

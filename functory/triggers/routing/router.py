@@ -24,7 +24,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.batch_publisher import PublishesEvents, without_thread
 from functory.engine.executions.direct_dispatch import SendsCommitted
 from functory.engine.firings import cancel_on, firings, idempotency, routing_facts, routing_spans
-from functory.engine.firings.admission import Admission, Fire, Suppress
+from functory.engine.firings.admission import Admission, Suppress
 from functory.engine.firings.cancel_on import Cancel
 from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control.buffers import BufferedMatch
@@ -34,6 +34,7 @@ from functory.engine.telemetry import metrics, traces
 from functory.triggers.routing import buffering
 from functory.triggers.routing.decision import Decision, TriggerEvaluator, decide_match
 from functory.triggers.routing.firing_metrics import count_firings
+from functory.triggers.routing.inputs import TemplatedFire, render_inputs
 from functory.triggers.routing.isolation import in_isolation
 from functory.triggers.routing.trigger_set import TriggerSet
 
@@ -152,14 +153,17 @@ class Router(Service):
         seconds = time.perf_counter() - start
         suppressed = [(event, one) for event, one in decided if isinstance(one, Suppress)]
         passed, dropped = idempotency.check(
-            tx, [(event, one) for event, one in decided if isinstance(one, Fire | BufferedMatch)]
+            tx, [(event, one) for event, one in decided if isinstance(one, TemplatedFire | BufferedMatch)]
         )
         buffering.put(
             tx, self._triggers, [(event, one) for event, one in passed if isinstance(one, BufferedMatch)]
         )
         cancel_on.record(tx, [(event, one) for event, one in decided if isinstance(one, Cancel)])
-        fires = [(event, one) for event, one in passed if isinstance(one, Fire)]
-        counts = firings.write(tx, fires, suppressed + dropped, self._admission, facts, self._direct)
+        fires = [(event, one) for event, one in passed if isinstance(one, TemplatedFire)]
+        ready, unfit = render_inputs(fires, self._admission.find_targets(tx, fires, facts))
+        counts = firings.write(
+            tx, ready, [*suppressed, *dropped, *unfit], self._admission, facts, self._direct
+        )
         routing_queue.mark_routed(tx, [event["id"] for event in events])
         self._publisher.put(tx, taken.unpublished)
         if traces.recorder is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from functory.engine.errors import NotFound
 from functory.engine.firings import suppressed_matches
 from functory.engine.firings.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
 from functory.engine.firings.suppressions import Suppressions
-from functory.triggers import definition
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]
@@ -19,13 +17,10 @@ pytest_plugins = ["tests.support.world"]
 TICK = {"type": ["tick"]}
 
 
-def make_template(name: str, stored: Any, event: Any) -> definition.SingleEventInput:
-    compiled = definition.compile_definition({"id": "", "name": name, "version": 0, "definition": stored})
-    return definition.SingleEventInput(compiled, event)
-
-
-def resume(world: World, **which: Any) -> Resumed:
-    return SuppressedMatches(world.database).resume(MatchFilter(**which), make_template, author="ada")
+def resume(world: World, trigger: str | None = None, root_id: str | None = None) -> Resumed:
+    return world.trigger_history().resume(
+        trigger=trigger, root=root_id, reasons=(), dry_run=False, author="ada"
+    )
 
 
 def over_budget(world: World, count: int, *, budget: int = 2) -> str:
