@@ -9,7 +9,7 @@ from functory.client.functory import Functory
 from functory.client.trigger_saves import DraftReview
 from functory.engine.access.scopes import Scope
 from functory.engine.errors import NotFound
-from functory.engine.events import store as event_store
+from functory.engine.events import envelope
 from functory.engine.firings import trigger_listing
 from functory.triggers.analysis.dry_run import render_input
 from functory.triggers.analysis.preview import cycle_of, preview_event, preview_types
@@ -118,7 +118,7 @@ def _input(
         chosen = next((one["event"] for one in judged if one["matched"]), rows[0] if rows else None)
     if chosen is None:
         return None
-    made, problem = render_input(compiled, event_store.envelope(chosen), engine.functions.get)
+    made, problem = render_input(compiled, envelope.of_mapping(chosen), engine.functions.get)
     return {"event_id": chosen["id"], "input": made, "problem": problem}
 
 

@@ -128,7 +128,7 @@ class Inspections:
         row, now = self._triggers.get(name), self._database.clock.now()
         if isinstance(event, str):
             stored = Events(self._database, self._settings.max_event_bytes).get(event)
-            given = envelope.envelope(stored)
+            given = envelope.of_mapping(stored)
         else:
             given = envelope.completed(event, self._database.new_id(), now, source)
         return dry_run.dry_run(row, given, now, self._functions.get)

@@ -10,9 +10,9 @@ _EVENT = ("state", "problem")
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an event: its CloudEvents envelope and its state."""
-    from functory.engine.events.envelope import envelope
+    from functory.engine.events.envelope import of_mapping
 
-    return envelope(row) | {name: row.get(name) for name in _EVENT}
+    return of_mapping(row) | {name: row.get(name) for name in _EVENT}
 
 
 def duration(row: Mapping[str, Any]) -> float | None:

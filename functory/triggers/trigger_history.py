@@ -150,7 +150,7 @@ def _start(tx: Tx, match: UnfiredMatch, action: str, author: str) -> dict[str, A
     input_ = _render(_compile(match), match, version)
     check_input(version, input_)
     new = unfired_matches.start_one(tx, LateStart(match, version, input_))
-    about = {"event_id": match.event["id"], "execution_id": new["id"]}
+    about = {"event_id": match.event.id, "execution_id": new["id"]}
     audit.append(tx, author, action, match.trigger, about)
     return new
 

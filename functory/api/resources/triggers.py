@@ -322,7 +322,7 @@ def _envelope(engine: Functory, caller: Caller, given: str | Mapping[str, Any]) 
     if isinstance(given, str):
         if not _ID.fullmatch(given):
             raise NotFound(f"event {given[:40]!r} not found", "it is not the id of an event")
-        return envelope.envelope(trigger_listing.event_in_scope(engine.database, given, caller.labels))
+        return envelope.of_mapping(trigger_listing.event_in_scope(engine.database, given, caller.labels))
     return envelope.completed(given, engine.database.new_id(), engine.database.clock.now(), "/functory/api")
 
 

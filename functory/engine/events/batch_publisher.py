@@ -21,9 +21,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -31,6 +31,7 @@ from functory.engine import threads
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import outbox
+from functory.engine.events.event_row import EventRow
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 
@@ -56,7 +57,7 @@ CLOSE_SECONDS = 3.0
 class Publisher(Protocol):
     """What sends events to the broker; see :class:`functory.engine.events.exchange.EventPublisher`."""
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+    def publish(self, rows: Sequence[EventRow]) -> Sequence[int]:
         """Send events in order, and wait until the broker has confirmed them. Returns the sizes of the messages."""
         ...
 
@@ -73,7 +74,7 @@ class Batch:
     """
 
     outbox_ids: Sequence[str]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[EventRow]
     era: int
 
 
@@ -93,7 +94,7 @@ class _Mode:
 class PublishesEvents(Protocol):
     """How a process publishes the events that its transactions write or route."""
 
-    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
         """Let these events be published, in order, when the transaction has committed."""
         ...
 
@@ -101,15 +102,15 @@ class PublishesEvents(Protocol):
 class OutboxOnly:
     """Leaves all events to the outbox publisher."""
 
-    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
         """See :class:`PublishesEvents`."""
-        outbox.put(tx, [row["id"] for row in rows])
+        outbox.put(tx, [row.id for row in rows])
 
 
 class NotPublished:
     """Publishes nothing: there is no broker that a subscriber could reach."""
 
-    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
         """Do nothing."""
 
 
@@ -158,13 +159,13 @@ class BatchPublisher:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def put(self, tx: Tx, rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
         """See :class:`PublishesEvents`: from memory, if no older batch waits in the database."""
         if not rows:
             return
         mode = self._modes.get(id(tx)) or self._begin(tx)
         confirmed = self._take_confirmed(tx)
-        event_ids = [row["id"] for row in rows]
+        event_ids = [row.id for row in rows]
         seconds = self._claim_seconds if mode.direct or mode.held_back else None
         ids = outbox.put(tx, event_ids, claim_seconds=seconds)
         if mode.direct:
@@ -398,7 +399,7 @@ class BatchPublisher:
             raise
 
 
-def publish(publisher: Publisher, rows: Sequence[Mapping[str, Any]]) -> None:
+def publish(publisher: Publisher, rows: Sequence[EventRow]) -> None:
     """Publish events and count them. Raises :class:`Unavailable`."""
     start = time.perf_counter()
     try:
@@ -408,6 +409,6 @@ def publish(publisher: Publisher, rows: Sequence[Mapping[str, Any]]) -> None:
         raise
     metrics.outbox_publish.labels("ok").observe(time.perf_counter() - start)
     for row in rows:
-        metrics.events_published.labels(metrics.type_label(row["type"])).inc()
+        metrics.events_published.labels(metrics.type_label(row.type)).inc()
     for size in sizes:
         metrics.event_size.observe(size)

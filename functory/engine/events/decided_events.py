@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database import counters
 from functory.engine.database.connection import Tx
 from functory.engine.database.schema import counter, event
-from functory.engine.events import routing_queue
+from functory.engine.events import event_row, routing_queue
 from functory.engine.events.batch_publisher import PublishesEvents
 from functory.engine.events.kill_switch import HALTED, HALTED_SQL
 from functory.engine.telemetry import metrics
@@ -109,7 +109,7 @@ def append(
     if pending:
         routing_queue.add(tx, pending, published=True)
         tx.wake("events")
-    publisher.put(tx, rows)
+    publisher.put(tx, [event_row.from_mapping(row) for row in rows])
     routed = [row for row in rows if row["state"] == "routed"]
     if routed:
         tx.at_end(lambda committed: _count(routed) if committed else None)

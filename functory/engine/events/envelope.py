@@ -6,30 +6,42 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from functory.engine.events import event_row
+from functory.engine.events.event_row import EventRow
 
-def envelope(row: Mapping[str, Any]) -> dict[str, Any]:
+
+def envelope(row: EventRow) -> dict[str, Any]:
     """Return an event row as a CloudEvents 1.0.2 structured-mode JSON object (spec sections 3.1 and 3.2).
 
-    A row of a list has no data, and neither has its envelope (the spec makes ``data`` optional).
     Lineage is sent as extension attributes; the specification allows only lower-case letters in their names.
     """
-    result: dict[str, Any] = dict(row.get("extensions") or {})
+    result: dict[str, Any] = dict(row.extensions or {})
     result |= {
         "specversion": "1.0",
-        "id": row["id"],
-        "source": row["source"],
-        "type": row["type"],
-        "time": row["time"].isoformat().replace("+00:00", "Z"),
+        "id": row.id,
+        "source": row.source,
+        "type": row.type,
+        "time": row.time.isoformat().replace("+00:00", "Z"),
         "datacontenttype": result.get("datacontenttype", "application/json"),
-        **({"data": row["data"]} if "data" in row else {}),
-        "functoryroot": row["root_id"],
-        "functorydepth": row["depth"],
+        "data": row.data,
+        "functoryroot": row.root_id,
+        "functorydepth": row.depth,
     }
-    if row["subject"] is not None:
-        result["subject"] = row["subject"]
-    if row["cause_execution_id"] is not None:
-        result["functorycause"] = row["cause_execution_id"]
+    if row.subject is not None:
+        result["subject"] = row.subject
+    if row.cause_execution_id is not None:
+        result["functorycause"] = row.cause_execution_id
     return result
+
+
+def of_mapping(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the envelope of an event in a mapping, as lists and pages have it. Without data the envelope has none
+    either: the specification makes ``data`` optional.
+    """
+    found = envelope(
+        event_row.from_mapping({"extensions": None, "data": None, "routed_at": None} | dict(row))
+    )
+    return found if "data" in row else {name: value for name, value in found.items() if name != "data"}
 
 
 def completed(members: Mapping[str, Any], id_: str, time: datetime, source: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ never does, so an absent broker delays messages and blocks no writer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from amqp.exceptions import AccessRefused, NotAllowed
@@ -19,6 +19,7 @@ from kombu.messaging import Producer
 from functory.engine.errors import Unavailable
 from functory.engine.events import memory_transport
 from functory.engine.events.amqp_publisher import AmqpPublisher
+from functory.engine.events.event_row import EventRow
 from functory.engine.events.messages import CONTENT_TYPE, EventMessage, message_of
 from functory.engine.events.redis_publisher import RedisPublisher
 from functory.engine.settings import Settings
@@ -113,13 +114,13 @@ class EventPublisher:
         self._publisher: MessagePublisher | None = None
         self._lock = threading.Lock()
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
         """Send events in order, and wait until the broker has confirmed them. Returns the bytes of each message.
 
         Raises :class:`Unavailable`; then some may have been sent.
         """
         if (recorder := traces.recorder) is not None:
-            recorder.learn_roots(row["root_id"] for row in rows)
+            recorder.learn_roots(row.root_id for row in rows)
         messages = [message_of(row) for row in rows]
         with self._lock:
             try:

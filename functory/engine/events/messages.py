@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.serialization import json_codec
 from functory.engine.telemetry import trace_context, traces
 
@@ -22,13 +21,13 @@ class EventMessage:
     body: bytes
 
 
-def message_of(row: Mapping[str, Any]) -> EventMessage:
+def message_of(row: EventRow) -> EventMessage:
     """Return the message of an event row. While traces are recorded it has a trace context: that which the event
     brought from outside, or its own span (CloudEvents, Distributed Tracing extension).
     """
     body = event_store.envelope(row)
     if traces.recorder is not None and trace_context.HEADER not in body:
-        context = traces.context_of_event(row)
+        context = traces.context_of_event(row.root_id, row.id)
         if context is not None:
             body[trace_context.HEADER] = context.header()
-    return EventMessage(row["id"], row["type"], json_codec.encode_stored(body))
+    return EventMessage(row.id, row.type, json_codec.encode_stored(body))

@@ -24,6 +24,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.packed_ids import pack, packed_id, places, unpack
 from functory.engine.database.schema import Id, Instant, event, outbox
+from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 
 # Events of one row: a publisher holds them in memory.
 MAX_BATCH = 200
@@ -48,7 +49,7 @@ _ANY_OF = (
 _CLAIMED = (
     sa.update(outbox).where(one_of(outbox.c.id)).values(claimed_until=sa.bindparam("until", type_=Instant))
 )
-_EVENTS = sa.select(event).where(one_of(event.c.id))
+_EVENTS = sa.select(*EVENT_COLUMNS).where(one_of(event.c.id))
 _PUBLISHED = sa.delete(outbox).where(one_of(outbox.c.id))
 
 
@@ -79,7 +80,7 @@ def put(tx: Tx, event_ids: Sequence[str], *, claim_seconds: float | None = None)
     return [row["id"] for row in rows]
 
 
-def claim_unpublished(tx: Tx, limit: int, seconds: float) -> tuple[list[str], list[dict[str, Any]]]:
+def claim_unpublished(tx: Tx, limit: int, seconds: float) -> tuple[list[str], list[EventRow]]:
     """Claim the oldest batches that no publisher has, for ``seconds``: together at most ``limit`` events, or one batch.
 
     Returns the ids of the batches, and the rows of their events in order.
@@ -94,7 +95,7 @@ def claim_unpublished(tx: Tx, limit: int, seconds: float) -> tuple[list[str], li
     if not ids:
         return [], []
     claim(tx, ids, seconds)
-    found = {row["id"]: row for row in tx.rows(_EVENTS, {"ids": event_ids})}
+    found = {row.id: row for row in tx.all(EventRow, _EVENTS, {"ids": event_ids})}
     return ids, [found[id_] for id_ in event_ids if id_ in found]
 
 

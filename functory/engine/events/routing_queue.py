@@ -21,6 +21,7 @@ from functory.engine.database.connection import Tx
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, Instant, Words, event, routing_queue
 from functory.engine.events import outbox
+from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 
 MAX_ROUTE_ATTEMPTS = 5
 # First and longest wait (seconds) of an event that could not be routed.
@@ -37,8 +38,8 @@ class Taken:
     ``beside`` are the values of further columns; empty without events.
     """
 
-    events: Sequence[Mapping[str, Any]] = ()
-    unpublished: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[EventRow] = ()
+    unpublished: Sequence[EventRow] = ()
     beside: Sequence[Any] = ()
 
 
@@ -79,7 +80,7 @@ def _pending(*what: Any) -> Any:
 
 
 def _pending_events(beside: Sequence[Any]) -> Any:
-    found = _pending(event, routing_queue.c.published, *beside)
+    found = _pending(*EVENT_COLUMNS, routing_queue.c.published, *beside)
     return found.join(event, event.c.id == routing_queue.c.event_id)
 
 
@@ -99,21 +100,21 @@ def _take_one(beside: Sequence[Any]) -> Any:
 
 _IDS = _pending(routing_queue.c.event_id).limit(_LIMIT)
 
-_EVENT_COLUMNS = tuple(event.c.keys())
+# A routing statement returns the event, whether it was published, and the columns beside.
+_PUBLISHED_AT = len(EVENT_COLUMNS)
 
 
 def _lock_pending(tx: Tx, statement: Any, values: Mapping[str, Any], also: Sequence[Any]) -> Taken:
-    count = len(_EVENT_COLUMNS)
-    columns = [*event.c, routing_queue.c.published, *also]
-    events: list[dict[str, Any]] = []
-    unpublished: list[dict[str, Any]] = []
+    columns = [*EVENT_COLUMNS, routing_queue.c.published, *also]
+    events: list[EventRow] = []
+    unpublished: list[EventRow] = []
     beside: Sequence[Any] = ()
     for found in tx.values(statement, {"now": tx.now, **values}, columns):
-        row = dict(zip(_EVENT_COLUMNS, found, strict=False))
+        row = EventRow(*found[:_PUBLISHED_AT])
         events.append(row)
-        if not found[count]:
+        if not found[_PUBLISHED_AT]:
             unpublished.append(row)
-        beside = found[count + 1 :]
+        beside = found[_PUBLISHED_AT + 1 :]
     return Taken(events, unpublished, beside)
 
 
@@ -184,7 +185,7 @@ _DONE = sa.delete(routing_queue).where(_OPEN, one_of(routing_queue.c.event_id))
 _DONE_AND_ROUTED = _ROUTED.add_cte(_DONE.cte("done"))
 
 _TAKE_UNPUBLISHED = (
-    sa.select(event)
+    sa.select(*EVENT_COLUMNS)
     .join(routing_queue, routing_queue.c.event_id == event.c.id)
     .where(
         _OPEN,
@@ -207,13 +208,13 @@ def first_unrouted(tx: Tx) -> str | None:
     return tx.scalar(_FIRST)
 
 
-def take_unpublished(tx: Tx, limit: int, after: str | None) -> list[dict[str, Any]]:
+def take_unpublished(tx: Tx, limit: int, after: str | None) -> list[EventRow]:
     """Take up to ``limit`` waiting events with ids above ``after`` that the outbox never had, in order. The caller puts
     them there.
     """
-    rows = tx.rows(_TAKE_UNPUBLISHED, {"after": after or _LEAST, "limit": limit})
+    rows = tx.all(EventRow, _TAKE_UNPUBLISHED, {"after": after or _LEAST, "limit": limit})
     if rows:
-        tx.execute(_PUBLISH, {"ids": [row["id"] for row in rows]})
+        tx.execute(_PUBLISH, {"ids": [row.id for row in rows]})
     return rows
 
 

@@ -26,6 +26,7 @@ from functory.engine.errors import Invalid, NotFound
 from functory.engine.events import causation, outbox, routing_queue
 from functory.engine.events.causation import Cause
 from functory.engine.events.envelope import envelope as envelope
+from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.serialization import json_codec
 
 if TYPE_CHECKING:
@@ -38,23 +39,6 @@ RESERVED = frozenset({
     "function", "execution", "output", "file", "schedule", "webhook", "trigger", "pack", "secret", "budget", "approval",
     "worker", "source", "row", "saga", "version", "run", "model", "proposal", "canary", "memory",
 })  # fmt: skip
-
-# The columns that routing reads, and when it happened.
-SCANNED = (
-    "id",
-    "type",
-    "source",
-    "subject",
-    "time",
-    "data",
-    "extensions",
-    "root_id",
-    "cause_execution_id",
-    "depth",
-    "chain",
-    "state",
-    "routed_at",
-)
 
 # Events that are always inert.
 _INERT = frozenset({"trigger.suppressed", "trigger.silent"})
@@ -106,10 +90,10 @@ def record(
     }
 
 
-def is_inert(row: Mapping[str, Any]) -> bool:
+def is_inert(row: EventRow) -> bool:
     """Return True for an event row that no trigger ever meets (:func:`record`)."""
     # A breaker that opened says until when; a person's pause has no end.
-    return row["type"] in _INERT or (row["type"] == "trigger.paused" and "until" in row["data"])
+    return row.type in _INERT or (row.type == "trigger.paused" and "until" in row.data)
 
 
 def append(tx: Tx, rows: Sequence[dict[str, Any]]) -> None:
@@ -273,23 +257,23 @@ class Events:
 
     def scan(
         self, since: datetime, types: Collection[str] | None = None, *, batch: int = 5000
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[EventRow]:
         """Yield every event from ``since`` on, oldest first, of ``types`` only when given. Reads ``batch`` rows at a
         time.
         """
         last: str | None = None
-        columns = [event.c[name] for name in SCANNED]
         while True:
-            statement = sa.select(*columns).where(*_since(since, types)).order_by(event.c.id).limit(batch)
+            statement = (
+                sa.select(*EVENT_COLUMNS).where(*_since(since, types)).order_by(event.c.id).limit(batch)
+            )
             if last is not None:
                 statement = statement.where(event.c.id > last)
             with self._database.read() as tx:
-                rows = tx.connection.execute(statement).all()
-            for row in rows:
-                yield dict(zip(SCANNED, row, strict=True))
+                rows = tx.all(EventRow, statement)
+            yield from rows
             if len(rows) < batch:
                 return
-            last = rows[-1][0]
+            last = rows[-1].id
 
     def release(self, id_: str, *, author: str = "") -> None:
         """quarantined → pending: send an event to the router again. Raises :class:`NotFound`."""

@@ -23,16 +23,16 @@ _EXTENSIONS = sa.select(event.c.id, event.c.extensions).where(
 )
 
 
-def of_event(row: Mapping[str, Any]) -> TraceContext | None:
-    """Return the trace context that an event brought along."""
-    return trace_context.parse((row["extensions"] or {}).get(trace_context.HEADER))
+def of_event(extensions: Mapping[str, Any] | None) -> TraceContext | None:
+    """Return the trace context that an event brought along in its extension attributes."""
+    return trace_context.parse((extensions or {}).get(trace_context.HEADER))
 
 
 def find(database: Database, root_ids: Sequence[str]) -> dict[str, TraceContext]:
     """Return the trace contexts that these roots brought along, by root. Raises :class:`Unavailable`."""
     with database.read() as tx:
         rows = tx.rows(_EXTENSIONS, {"ids": list(root_ids)})
-    found = {row["id"]: of_event(row) for row in rows}
+    found = {row["id"]: of_event(row["extensions"]) for row in rows}
     return {root_id: context for root_id, context in found.items() if context is not None}
 
 

@@ -23,6 +23,7 @@ from functory.engine.database.schema import suppression
 from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow, FiringEvent
 from functory.engine.executions import root_budget
 from functory.engine.executions.compensation import compensable_steps
 from functory.engine.firings import usual_rates
@@ -52,7 +53,7 @@ class Fire:
     budget: int | None = None
     rate_guards: tuple[RateGuard, ...] = ()
     controls: Controls = NO_CONTROLS
-    events: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[EventRow] = ()
     is_step: bool = False
 
     @property
@@ -84,14 +85,14 @@ class Target:
 class Admitted:
     """A match that may run: the event's row, the trigger's decision, the target and its input."""
 
-    event: Mapping[str, Any]
+    event: EventRow
     fire: Fire
     target: Target
     input: Mapping[str, Any]
 
 
-Match = tuple[Mapping[str, Any], Fire]
-SuppressedMatch = tuple[Mapping[str, Any], Suppress]
+Match = tuple[EventRow, Fire]
+SuppressedMatch = tuple[FiringEvent, Suppress]
 
 NO_CANARIES: Mapping[str, OpenCanary] = {}
 
@@ -151,7 +152,7 @@ def choose_targets(
             detail = unavailable(fire.function, version)
             targets.append(Suppress(fire.trigger, "function_unavailable", detail=detail))
         elif canaries and (canary := canaries.get(fire.function)) is not None:
-            assigned = canary.assign(event["root_id"], event["subject"])
+            assigned = canary.assign(event.root_id, event.subject)
             targets.append(Target(assigned.choose(version), assigned))
         else:
             targets.append(Target(version))
@@ -169,12 +170,12 @@ def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], 
     if not due:
         return list(ready), []
     failed = compensable_steps.find_late_events(
-        tx, {row["id"]: row for item in due for row in (item.event, *item.fire.events)}.values()
+        tx, {row.id: row for item in due for row in (item.event, *item.fire.events)}.values()
     )
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
     for item in ready:
-        by = next((failed[row["id"]] for row in (item.event, *item.fire.events) if row["id"] in failed), None)
+        by = next((failed[row.id] for row in (item.event, *item.fire.events) if row.id in failed), None)
         if by is None or not item.fire.is_step:
             kept.append(item)
             continue
@@ -187,14 +188,14 @@ def _count_by_root(ready: Sequence[Admitted]) -> dict[str, int]:
     """Return the executions that each root starts; 0 where all are in shadow."""
     counts: dict[str, int] = {}
     for item in ready:
-        root = item.event["root_id"]
+        root = item.event.root_id
         counts[root] = counts.get(root, 0) + (not item.fire.in_shadow)
     return counts
 
 
 def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str], int]:
     """Return the matches of triggers in shadow that would have fired so far, by trigger and root."""
-    keys = sorted({(item.fire.trigger["id"], item.event["root_id"]) for item in ready if item.fire.in_shadow})
+    keys = sorted({(item.fire.trigger["id"], item.event.root_id) for item in ready if item.fire.in_shadow})
     if not keys:
         return {}
     columns = (suppression.c.trigger_id, suppression.c.root_id)
@@ -221,7 +222,7 @@ class RootBudgets:
 
     def refusal(self, item: Admitted) -> Suppress | None:
         """Return why the budget of its root does not allow this match; None when it does."""
-        trigger, root = item.fire.trigger, item.event["root_id"]
+        trigger, root = item.fire.trigger, item.event.root_id
         spent, maximum = self._used[root]
         spent += self._taken[root] + (self._imagined[trigger["id"], root] if item.fire.in_shadow else 0)
         limit = min(maximum, item.fire.budget or maximum)
@@ -233,9 +234,9 @@ class RootBudgets:
     def use(self, item: Admitted) -> None:
         """Count a match that starts."""
         if item.fire.in_shadow:
-            self._imagined[item.fire.trigger["id"], item.event["root_id"]] += 1
+            self._imagined[item.fire.trigger["id"], item.event.root_id] += 1
         else:
-            self._taken[item.event["root_id"]] += 1
+            self._taken[item.event.root_id] += 1
 
 
 def _check_limits(

@@ -18,6 +18,7 @@ from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
 from functory.engine.events import routing_queue
+from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.executions import open_executions
 from functory.engine.executions.cancellation import OPEN, cancel_open
 from functory.engine.firings.admission import Suppress, SuppressedMatch
@@ -38,7 +39,7 @@ class DueCancellation:
     trigger_id: str
     event_id: str
     rule: int
-    event: Mapping[str, Any]
+    event: EventRow
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,17 @@ class EarlierMatch:
     ``row`` has ``event_id``, and the match's buffer ``key`` and ``bytes``, or the execution's ``id``.
     """
 
-    event: Mapping[str, Any]
+    event: EventRow
     since: datetime
     row: Mapping[str, Any]
 
 
-def record(tx: Tx, found: Sequence[tuple[Mapping[str, Any], Cancel]]) -> None:
+def record(tx: Tx, found: Sequence[tuple[EventRow, Cancel]]) -> None:
     """Record cancellations (event row, rule). Each is due once every event before it is routed."""
     tx.insert(
         cancellation,
         [
-            {"trigger_id": one.trigger["id"], "event_id": row["id"], "rule": one.rule, "time": tx.now}
+            {"trigger_id": one.trigger["id"], "event_id": row.id, "rule": one.rule, "time": tx.now}
             for row, one in found
         ],
     )
@@ -106,9 +107,9 @@ _DUE = (
 _DUE_BEFORE = _DUE.where(_BEFORE)
 
 
-def _events(tx: Tx, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    rows = tx.rows(sa.select(event).where(event.c.id.in_(sorted(set(ids))))) if ids else []
-    return {row["id"]: row for row in rows}
+def _events(tx: Tx, ids: Sequence[str]) -> dict[str, EventRow]:
+    statement = sa.select(*EVENT_COLUMNS).where(event.c.id.in_(sorted(set(ids))))
+    return {row.id: row for row in tx.all(EventRow, statement)} if ids else {}
 
 
 def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:

@@ -7,7 +7,7 @@ an event ``trigger.failed``: at most one in ``REPORT_SECONDS``, with the number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import Id, Instant, Words, trigger, trigger_failure
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import FiringEvent
 from functory.engine.firings.admission import Suppress, SuppressedMatch
 
 EVENT_TYPE = "trigger.failed"
@@ -72,7 +73,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> list[dict[str, Any]]:
         matches = failed[known["trigger_id"]]
         row, stop = matches[-1]
         unreported, reported_at = known["unreported"] + len(matches), known["reported_at"]
-        reportable = [match for match in matches if match[0]["type"] != EVENT_TYPE]
+        reportable = [match for match in matches if match[0].type != EVENT_TYPE]
         if reportable and is_due(reported_at, tx.now):
             new_events.append(_failed_event(tx, *reportable[-1], unreported))
             unreported, reported_at = 0, tx.now
@@ -82,7 +83,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> list[dict[str, Any]]:
                 "more": len(matches),
                 "left": unreported,
                 "by": stop.trigger["version"],
-                "of": row["id"],
+                "of": row.id,
                 "why": stop.reason,
                 "text": stop.detail[:MAX_ERROR],
                 "now": tx.now,
@@ -128,12 +129,12 @@ _NAMED = (
 )
 
 
-def _first(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
+def _first(tx: Tx, row: FiringEvent, stop: Suppress) -> dict[str, Any]:
     return {
         "count": 0,
         "unreported": 0,
         "version": stop.trigger["version"],
-        "event_id": row["id"],
+        "event_id": row.id,
         "reason": stop.reason,
         "error": "",
         "at": tx.now,
@@ -141,7 +142,7 @@ def _first(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
     }
 
 
-def _failed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress, count: int) -> dict[str, Any]:
+def _failed_event(tx: Tx, row: FiringEvent, stop: Suppress, count: int) -> dict[str, Any]:
     """Return the event about a failed match. It has the match's place in the causal tree, so that a loop through it is
     seen by the guards.
     """
@@ -149,16 +150,16 @@ def _failed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress, count: int) ->
     data = {
         "trigger": name,
         "version": stop.trigger["version"],
-        "event_id": row["id"],
-        "event_type": row["type"],
+        "event_id": row.id,
+        "event_type": row.type,
         "reason": stop.reason,
         "error": stop.detail[:MAX_ERROR],
         "count": count,
     }
     new_event = event_store.record(tx, EVENT_TYPE, name, data, source=f"/functory/triggers/{name}")
     return new_event | {
-        "root_id": row["root_id"],
-        "cause_execution_id": row["cause_execution_id"],
-        "depth": row["depth"],
-        "chain": list(row["chain"]),
+        "root_id": row.root_id,
+        "cause_execution_id": row.cause_execution_id,
+        "depth": row.depth,
+        "chain": list(row.chain),
     }

@@ -14,6 +14,7 @@ from typing import Any
 from functory.engine.database.schema import firing
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import FiringEvent
 from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.firings import failures, launch, routing_spans, suppressions
 from functory.engine.firings.admission import Admission, Admitted, Fire, Suppress, SuppressedMatch, admit
@@ -110,18 +111,18 @@ def for_each_event(ready: Sequence[Admitted], refused: Sequence[SuppressedMatch]
     if not refused:
         return []
     several = {
-        (item.fire.trigger["id"], item.event["id"]): item.fire.events for item in ready if item.fire.events
+        (item.fire.trigger["id"], item.event.id): item.fire.events for item in ready if item.fire.events
     }
     return [
         (each, stop)
         for event, stop in refused
-        for each in several.get((stop.trigger["id"], event["id"]), (event,))
+        for each in several.get((stop.trigger["id"], event.id), (event,))
     ]
 
 
 def _firing(
     tx: Tx,
-    event: Mapping[str, Any],
+    event: FiringEvent,
     trigger: Mapping[str, Any],
     execution_id: str | None = None,
     *,
@@ -129,16 +130,16 @@ def _firing(
 ) -> dict[str, Any]:
     return {
         "trigger_id": trigger["id"],
-        "event_id": event["id"],
+        "event_id": event.id,
         "trigger_version": trigger["version"],
         "decision": "fired",
         "reason": None,
         "limit_value": None,
         "actual_value": None,
         "detail": None,
-        "chain": event["chain"],
+        "chain": event.chain,
         "execution_id": execution_id,
         "joint": joint,
-        "root_id": event["root_id"],
+        "root_id": event.root_id,
         "time": tx.now,
     }

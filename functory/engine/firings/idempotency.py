@@ -6,9 +6,8 @@ that the rate limit drops does not use up its idempotency key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,13 +15,14 @@ from functory.engine.database import row_locks
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, idempotency_key
 from functory.engine.database.transaction import Tx
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings.admission import Fire, Suppress, SuppressedMatch
 from functory.engine.flow_control.buffers import BufferedMatch
 from functory.engine.flow_control.controls import IdempotencyKey
 from functory.engine.flow_control.rate_limits import RateLimits, RateLimitStates
 from functory.engine.serialization.durations import format_duration
 
-Match = tuple[Mapping[str, Any], Fire | BufferedMatch]
+Match = tuple[EventRow, Fire | BufferedMatch]
 
 
 def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[SuppressedMatch]]:
@@ -34,7 +34,7 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
         return list(matches), []
     keys = _StoredKeys(
         tx,
-        [(row["id"], trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
+        [(row.id, trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
     )
     rate_limits = RateLimits(
         tx,
@@ -66,7 +66,7 @@ def decide(
             refused.append((row, Suppress(trigger, "rate_limited", limit.limit, detail=detail)))
         else:
             if controls.idempotency is not None:
-                keys.use(trigger["id"], controls.idempotency, row["id"])
+                keys.use(trigger["id"], controls.idempotency, row.id)
             kept.append((row, decision))
     return kept, refused
 

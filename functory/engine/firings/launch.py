@@ -105,17 +105,17 @@ class _Launcher:
         self._write()
         self._throttles.write()
         # Admission took their budget, and they start no execution.
-        root_budget.give_back(self._tx, Counter(row["root_id"] for row, _ in refused))
+        root_budget.give_back(self._tx, Counter(row.root_id for row, _ in refused))
         return starts, refused
 
     def _decide(self, item: Admitted) -> Launch | Suppress:
         controls = item.fire.controls
         row = _row(self._tx, item)
-        queue_at = concurrency.queue_at(item.event["id"], controls.priority)
+        queue_at = concurrency.queue_at(item.event.id, controls.priority)
         mine = [(request, False) for request in self._slot_requests[id(item)]]
         request, rule = self._overlaps.get(id(item)), controls.overlap
         if request is not None and rule is not None:
-            answer = overlap.decide(rule.policy, item.event["id"], self._open[request.group_key])
+            answer = overlap.decide(rule.policy, item.event.id, self._open[request.group_key])
             for other in answer.cancel_ids:
                 self._cancel(other, item, request.group_key)
             if answer.action == "drop":
@@ -123,7 +123,7 @@ class _Launcher:
                 return Suppress(item.fire.trigger, rule.reason, detail=key + answer.detail)
             beside = rule.policy in ("allow_all", "terminate_other")
             self._open[request.group_key].append(
-                OpenExecution(row["id"], item.event["id"], answer.action == "now")
+                OpenExecution(row["id"], item.event.id, answer.action == "now")
             )
             mine.append((request if not beside else _unlimited(request), answer.action == "now"))
         place = self._set_times(row, item)
@@ -166,7 +166,7 @@ class _Launcher:
         """Cancel an open execution of the same key: at once, or by the worker that runs it."""
         if any(row["id"] == id_ for row, _ in self._unwritten):
             self._write()
-        because = f"trigger {item.fire.trigger['name']}, by event {item.event['id']}"
+        because = f"trigger {item.fire.trigger['name']}, by event {item.event.id}"
         if cancellation.cancel_open(self._tx, id_, because) != "running":
             self._open[group_key] = [one for one in self._open[group_key] if one.id != id_]
 
@@ -190,17 +190,17 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
     link = {
         "trigger": trigger["id"],
         "name": trigger["name"],
-        "subject": event["subject"],
-        "event": event["id"],
+        "subject": event.subject,
+        "event": event.id,
     }
     return new_row(
         tx,
         item.target.version,
         item.input,
         cause="trigger",
-        root_id=event["root_id"],
-        depth=event["depth"] + 1,
-        chain=causation.extend_chain(event["chain"], link),
+        root_id=event.root_id,
+        depth=event.depth + 1,
+        chain=causation.extend_chain(event.chain, link),
         trigger_id=trigger["id"],
-        event_id=event["id"],
+        event_id=event.id,
     )

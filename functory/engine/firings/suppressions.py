@@ -7,7 +7,7 @@ An event storm may be suppressed ten thousand times. Each (trigger, event) keeps
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, suppression, trigger
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import FiringEvent
 from functory.engine.firings.admission import Suppress, SuppressedMatch
 from functory.engine.flow_control.circuit_breaker import Breakers
 
@@ -26,7 +27,7 @@ GUARD_REASONS = frozenset(
     {"own_event", "cycle", "depth", "budget", "rate", "source_rate", "repeat_rate", "breaker_open"}
 )
 
-Recorded = tuple[Mapping[str, Any], Suppress, dict[str, Any]]
+Recorded = tuple[FiringEvent, Suppress, dict[str, Any]]
 
 # Built once, because they run for every batch with a suppressed match.
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
@@ -62,7 +63,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
                 "reason": key[2],
                 "count": 0,
                 "resumed": 0,
-                "first_event_id": first[key]["id"],
+                "first_event_id": first[key].id,
                 "first_at": tx.now,
                 "last_at": tx.now,
             }
@@ -93,38 +94,38 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
                     "limit_value": stop.limit,
                     "actual_value": stop.actual,
                     "detail": stop.detail or None,
-                    "chain": list(row["chain"]) if fresh or len(row["chain"]) < 2 else None,
+                    "chain": list(row.chain) if fresh or len(row.chain) < 2 else None,
                 },
             )
         )
     return new_events, recorded
 
 
-def _key(row: Mapping[str, Any], stop: Suppress) -> tuple[str, str, str]:
-    return stop.trigger["id"], row["root_id"], stop.reason
+def _key(row: FiringEvent, stop: Suppress) -> tuple[str, str, str]:
+    return stop.trigger["id"], row.root_id, stop.reason
 
 
-def _suppressed_event(tx: Tx, row: Mapping[str, Any], stop: Suppress) -> dict[str, Any]:
+def _suppressed_event(tx: Tx, row: FiringEvent, stop: Suppress) -> dict[str, Any]:
     """Return the event ``trigger.suppressed`` of a guard. It is inert: it can never start a loop itself."""
     name = stop.trigger["name"]
     data = {
         "trigger": name,
         "version": stop.trigger["version"],
-        "event_id": row["id"],
+        "event_id": row.id,
         "reason": stop.reason,
         "limit": stop.limit,
         "value": stop.actual,
-        "chain": [*(link["name"] for link in row["chain"]), name],
+        "chain": [*(link["name"] for link in row.chain), name],
         "detail": stop.detail or None,
     }
     new_event = event_store.record(
         tx, "trigger.suppressed", name, data, source=f"/functory/triggers/{name}", inert=True
     )
     return new_event | {
-        "root_id": row["root_id"],
-        "cause_execution_id": row["cause_execution_id"],
-        "depth": row["depth"],
-        "chain": list(row["chain"]),
+        "root_id": row.root_id,
+        "cause_execution_id": row.cause_execution_id,
+        "depth": row.depth,
+        "chain": list(row.chain),
     }
 
 

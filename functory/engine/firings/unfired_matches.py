@@ -25,6 +25,7 @@ from functory.engine.database.schema import (
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import causation
+from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.events.store import as_id
 from functory.engine.executions import queue_rows
 from functory.engine.executions.start import new_row
@@ -50,7 +51,7 @@ class UnfiredMatch:
     trigger_id: str
     trigger: str
     definition: Mapping[str, Any]
-    event: Mapping[str, Any]
+    event: EventRow
     reason: str | None
 
 
@@ -97,7 +98,7 @@ def lock_event(tx: Tx, row: Mapping[str, Any], event_id: str) -> UnfiredMatch:
     decided = tx.first(sa.select(firing).where(firing.c.trigger_id == row["id"], firing.c.event_id == id_))
     if decided is not None:
         _check_unfired(row["name"], decided)
-    elif source["state"] == "pending":
+    elif source.state == "pending":
         raise Conflict(
             f"event {id_} is not routed yet",
             "the trigger has not decided about it",
@@ -107,10 +108,11 @@ def lock_event(tx: Tx, row: Mapping[str, Any], event_id: str) -> UnfiredMatch:
     return UnfiredMatch(row["id"], row["name"], row["definition"], source, reason)
 
 
-def lock_events(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def lock_events(tx: Tx, ids: Collection[str]) -> dict[str, EventRow]:
     """Return those of these events that there are, by id. They are not pruned before their new executions exist."""
-    locked = sa.select(event).where(event.c.id.in_(ids)).order_by(event.c.id)
-    return {row["id"]: row for row in tx.rows(locked.with_for_update(read=True, key_share=True))}
+    locked = sa.select(*EVENT_COLUMNS).where(event.c.id.in_(ids)).order_by(event.c.id)
+    found = tx.all(EventRow, locked.with_for_update(read=True, key_share=True))
+    return {row.id: row for row in found}
 
 
 def start_one(tx: Tx, one: LateStart) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def start_one(tx: Tx, one: LateStart) -> dict[str, Any]:
     started = start_once(tx, [one])
     if not started:
         raise Conflict(
-            f"event {one.match.event['id']} was replayed for {one.match.trigger} already",
+            f"event {one.match.event.id} was replayed for {one.match.trigger} already",
             "a suppressed match is replayed once",
         )
     return started[0][1]
@@ -135,7 +137,7 @@ def start_once(tx: Tx, starts: Sequence[LateStart]) -> list[tuple[UnfiredMatch, 
         return []
     queue_rows.add(tx, [row for _, row in started])
     counts = Counter(
-        (match.trigger_id, match.event["root_id"], match.reason)
+        (match.trigger_id, match.event.root_id, match.reason)
         for match, _ in started
         if match.reason is not None
     )
@@ -158,19 +160,19 @@ def _row(tx: Tx, one: LateStart) -> dict[str, Any]:
     link = {
         "trigger": match.trigger_id,
         "name": match.trigger,
-        "subject": source["subject"],
-        "event": source["id"],
+        "subject": source.subject,
+        "event": source.id,
     }
     return new_row(
         tx,
         one.version,
         one.input,
         cause="replay",
-        root_id=source["root_id"],
-        depth=source["depth"] + 1,
-        chain=causation.extend_chain(source["chain"], link),
-        event_id=source["id"],
-        idempotency_key=replay_key(match.trigger_id, source["id"]),
+        root_id=source.root_id,
+        depth=source.depth + 1,
+        chain=causation.extend_chain(source.chain, link),
+        event_id=source.id,
+        idempotency_key=replay_key(match.trigger_id, source.id),
     )
 
 

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import Id, Instant, buffered_match, event, match_buffer, trigger
 from functory.engine.database.transaction import Tx
+from functory.engine.events.event_row import EVENT_COLUMNS, FIRING_COLUMNS, EventRow, FiringEvent
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
 
 # Buffers that follow the events' own time: they wait until all events before their ``due_at`` have been routed.
@@ -31,9 +32,6 @@ WAKE_THRESHOLD = timedelta(seconds=1)
 
 # Rows that one statement names at most.
 CHUNK = 500
-
-# Columns of the event of a waiting match: enough for a firing that records why the trigger does not fire.
-_LIGHT = ("id", "subject", "root_id", "cause_execution_id", "depth", "chain", "time")
 
 BufferKey = tuple[str, str]
 
@@ -55,6 +53,19 @@ class BufferedMatch:
     since: datetime | None = None
 
 
+class WaitingRow(FiringEvent, frozen=True):
+    """A match that waits in a locked buffer, with what a firing needs of its event."""
+
+    trigger_id: str
+    key: str
+    trigger_version: int
+    parts: int
+    bytes: int
+    round: int
+    event_time: datetime
+    since: datetime
+
+
 @dataclass(frozen=True)
 class LockedBuffer:
     """A buffer that is locked until the commit, as it is with its new ``matches`` (event row, match).
@@ -70,7 +81,7 @@ class LockedBuffer:
     bytes: int
     memory: Any
     round: int
-    matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]
+    matches: Sequence[tuple[EventRow, BufferedMatch]]
 
 
 @dataclass(frozen=True)
@@ -88,12 +99,12 @@ class BufferUpdate:
     keep_when_empty: bool = False
 
 
-def lock(tx: Tx, matches: Sequence[tuple[Mapping[str, Any], BufferedMatch]]) -> list[LockedBuffer]:
+def lock(tx: Tx, matches: Sequence[tuple[EventRow, BufferedMatch]]) -> list[LockedBuffer]:
     """Lock the buffers of these matches (event row, match), and create those that are missing.
 
     The rows count the new matches already. :func:`put` writes them, in the same transaction.
     """
-    groups: dict[BufferKey, list[tuple[Mapping[str, Any], BufferedMatch]]] = defaultdict(list)
+    groups: dict[BufferKey, list[tuple[EventRow, BufferedMatch]]] = defaultdict(list)
     for row, one in matches:
         groups[one.trigger["id"], one.key.hash].append((row, one))
     keys = sorted(groups)
@@ -135,7 +146,7 @@ def put(tx: Tx, buffers: Sequence[tuple[LockedBuffer, datetime | None]]) -> None
 
 
 def _upsert_buffers(
-    tx: Tx, groups: Sequence[Sequence[tuple[Mapping[str, Any], BufferedMatch]]]
+    tx: Tx, groups: Sequence[Sequence[tuple[EventRow, BufferedMatch]]]
 ) -> list[dict[str, Any]]:
     """Create or lock the buffers of these groups and count their matches in. Returns the new rows.
 
@@ -172,19 +183,19 @@ def _count_in(new: Any) -> dict[str, Any]:
     }
 
 
-def _row(tx: Tx, row: Mapping[str, Any], one: BufferedMatch, round_: int) -> dict[str, Any]:
+def _row(tx: Tx, row: EventRow, one: BufferedMatch, round_: int) -> dict[str, Any]:
     return {
         "trigger_id": one.trigger["id"],
-        "event_id": row["id"],
+        "event_id": row.id,
         "part": (one.parts & -one.parts).bit_length() - 1,
         "parts": one.parts,
         "key": one.key.hash,
         "trigger_version": one.trigger["version"],
         # A time in the future would keep the buffer open until then.
-        "event_time": min(row["time"], tx.now),
+        "event_time": min(row.time, tx.now),
         "bytes": one.size,
         "round": round_,
-        "root_id": row["root_id"],
+        "root_id": row.root_id,
         "time": one.since or tx.now,
     }
 
@@ -207,26 +218,27 @@ def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
     tx.insert_missing(match_buffer, sorted(rows, key=lambda row: row["trigger_id"]))
 
 
-def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[dict[str, Any]]]:
+def load_matches(tx: Tx, places: Sequence[BufferKey]) -> dict[BufferKey, list[WaitingRow]]:
     """Return the matches of locked buffers, each with the columns of its event that a firing needs."""
-    found: dict[BufferKey, list[dict[str, Any]]] = {place: [] for place in places}
+    found: dict[BufferKey, list[WaitingRow]] = {place: [] for place in places}
     for start in range(0, len(places), CHUNK):
         chunk = set(sorted(places)[start : start + CHUNK])
         # Not pairs: SQLite would scan the whole table for them. Matches of other buffers are skipped below.
         asked = {"ids": sorted({place[0] for place in chunk}), "keys": sorted({place[1] for place in chunk})}
-        for row in tx.rows(_MATCHES, asked):
-            place = (row["trigger_id"], row["key"])
+        for row in tx.all(WaitingRow, _MATCHES, asked):
+            place = (row.trigger_id, row.key)
             if place in chunk:
                 found[place].append(row)
     return found
 
 
-def load_events(tx: Tx, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def load_events(tx: Tx, ids: Collection[str]) -> dict[str, EventRow]:
     """Return the complete rows of these events, by id."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, EventRow] = {}
     wanted = sorted(set(ids))
     for start in range(0, len(wanted), CHUNK):
-        found |= {row["id"]: row for row in tx.rows(_WHOLE, {"ids": wanted[start : start + CHUNK]})}
+        asked = {"ids": wanted[start : start + CHUNK]}
+        found |= {row.id: row for row in tx.all(EventRow, _WHOLE, asked)}
     return found
 
 
@@ -278,13 +290,15 @@ _PLACE = (match_buffer.c.trigger_id == sa.bindparam("t", type_=Id), match_buffer
 
 _MATCHES = (
     sa.select(
-        *(
-            buffered_match.c[name]
-            for name in ("trigger_id", "key", "trigger_version", "parts", "bytes", "round")
-        ),
+        *FIRING_COLUMNS,
+        buffered_match.c.trigger_id,
+        buffered_match.c.key,
+        buffered_match.c.trigger_version,
+        buffered_match.c.parts,
+        buffered_match.c.bytes,
+        buffered_match.c.round,
         buffered_match.c.event_time,
         buffered_match.c.time.label("since"),
-        *(event.c[name] for name in _LIGHT),
     )
     .join(event, event.c.id == buffered_match.c.event_id)
     .where(
@@ -292,7 +306,7 @@ _MATCHES = (
     )
     .order_by(buffered_match.c.event_id)
 )
-_WHOLE = sa.select(event).where(event.c.id.in_(_IDS))
+_WHOLE = sa.select(*EVENT_COLUMNS).where(event.c.id.in_(_IDS))
 
 _DUE_AT = sa.update(match_buffer).where(*_PLACE).values(due_at=_AT)
 _OVER = sa.delete(buffered_match).where(_OF, buffered_match.c.event_id.in_(_IDS))

@@ -160,10 +160,10 @@ def context_of_attempt(root_id: str, execution_id: str, fence: int) -> TraceCont
     return TraceContext(found.id, span, found.sampled)
 
 
-def context_of_event(row: Mapping[str, Any]) -> TraceContext | None:
+def context_of_event(root_id: str, event_id: str) -> TraceContext | None:
     """Return the context of an event's own span; None while its trace is not known."""
-    found = _trace(row["root_id"])
-    return None if found is None else TraceContext(found.id, event_span(row["id"]), found.sampled)
+    found = _trace(root_id)
+    return None if found is None else TraceContext(found.id, event_span(event_id), found.sampled)
 
 
 def add_trace(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

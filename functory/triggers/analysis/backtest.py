@@ -16,6 +16,7 @@ from typing import Any
 
 from functory.engine.database.clock import time_of_id
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.settings import Settings
 from functory.triggers.analysis.replay import MAX_EXAMPLES, Decisions, MatchedEvent, Replay, Targets
 from functory.triggers.analysis.unknown_facts import History, UnknownFact, unknown_facts
@@ -100,7 +101,7 @@ class Comparison:
 def run(
     draft: CompiledTrigger,
     stored: CompiledTrigger | None,
-    rows: Iterable[Row],
+    rows: Iterable[EventRow],
     settings: Settings,
     *,
     targets: Targets,
@@ -181,7 +182,7 @@ class _Reader:
 
     def __init__(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[EventRow],
         replays: list[Replay],
         history: History,
         progress: Callable[[int], None] | None,
@@ -193,7 +194,7 @@ class _Reader:
         self.history = history
         self.events = 0
 
-    def matched(self) -> Iterator[tuple[Row, _Matches]]:
+    def matched(self) -> Iterator[tuple[EventRow, _Matches]]:
         """Yield the event rows that a replay has to decide about, and those that it may have to wait for."""
         for row in self._rows:
             self.events += 1
@@ -206,18 +207,18 @@ class _Reader:
             matched = any(one is not None for one in matches)
             if not matched and not self._reads_all:
                 continue
-            if row["state"] == "quarantined":
+            if row.state == "quarantined":
                 self.history = replace(self.history, quarantined=self.history.quarantined + matched)
                 continue
-            if matched and row["state"] == "pending":
+            if matched and row.state == "pending":
                 self.history = replace(self.history, pending=self.history.pending + 1)
             yield row, matches
 
 
-def _written(row: Row) -> datetime:
+def _written(row: EventRow) -> datetime:
     """When an event was written: its own time where its id says the same millisecond, else the time in the id."""
-    at = time_of_id(row["id"])
-    return row["time"] if at <= row["time"] < at + timedelta(milliseconds=1) else at
+    at = time_of_id(row.id)
+    return row.time if at <= row.time < at + timedelta(milliseconds=1) else at
 
 
 class _RoutingOrder:
@@ -225,25 +226,27 @@ class _RoutingOrder:
 
     def __init__(self, until: datetime) -> None:
         self._until = until
-        self._heap: list[tuple[datetime, str, Row, _Matches]] = []
+        self._heap: list[tuple[datetime, str, EventRow, _Matches]] = []
         # The last batch: until its time its events were pending.
-        self._batch: list[tuple[datetime, str, Row, _Matches]] = []
+        self._batch: list[tuple[datetime, str, EventRow, _Matches]] = []
 
-    def batches(self, matched: Iterable[tuple[Row, _Matches]]) -> Iterator[tuple[datetime, list[_Matches]]]:
+    def batches(
+        self, matched: Iterable[tuple[EventRow, _Matches]]
+    ) -> Iterator[tuple[datetime, list[_Matches]]]:
         """Yield the events that were routed together, with the time, earliest first."""
         for row, matches in matched:
             # All events that are still to be read were written, and so routed, later than those before this one.
             written = _written(row)
             while self._heap and self._heap[0][0] < written:
                 yield self._pop()
-            heapq.heappush(self._heap, (row["routed_at"] or self._until, row["id"], row, matches))
+            heapq.heappush(self._heap, (row.routed_at or self._until, row.id, row, matches))
         while self._heap:
             yield self._pop()
 
     def first_pending(self, now: datetime) -> datetime | None:
         """The own time of the first event that was written until ``now`` and not routed by then."""
         waiting = [
-            (id_, row["time"])
+            (id_, row.time)
             for routed, id_, row, _ in (*self._batch, *self._heap)
             if routed > now and _written(row) <= now
         ]

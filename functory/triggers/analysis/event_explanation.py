@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import FunctoryError
-from functory.engine.events import store as event_store
+from functory.engine.events import envelope as event_envelope
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.patterns import Clause
 
@@ -25,7 +25,7 @@ def explain(
     the event with the current version of the trigger: path, expected value, found value.
     """
     recorded = {row["trigger_id"]: row for row in firings}
-    envelope = event_store.envelope(event)
+    envelope = event_envelope.of_mapping(event)
     answers: list[dict[str, Any]] = []
     for row in triggers:
         decided = recorded.pop(row["id"], None)

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.database.clock import lowest_id
-from functory.engine.flow_control.buffers import BufferedMatch, BufferUpdate, LockedBuffer
+from functory.engine.events.event_row import EventRow, FiringEvent
+from functory.engine.flow_control.buffers import BufferedMatch, BufferUpdate, LockedBuffer, WaitingRow
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import SilencePeriod
 from functory.triggers.routing import buffering
@@ -36,8 +37,8 @@ class MemoryBuffers:
         self._evaluator = evaluator
         self._armed_at = armed_at
         self._rows: dict[str, dict[str, Any]] = {}
-        self._matches: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self._events: dict[str, Row] = {}
+        self._matches: dict[str, list[WaitingRow]] = defaultdict(list)
+        self._events: dict[str, EventRow] = {}
         # Due times in order; one that its buffer has no longer is passed over.
         self._due: list[tuple[datetime, str]] = []
         if compiled.composite is not None and compiled.composite.armed:
@@ -53,17 +54,17 @@ class MemoryBuffers:
         """The ids of the events that wait."""
         return list(self._events)
 
-    def event(self, id_: str) -> Row:
+    def event(self, id_: str) -> EventRow:
         """The row of an event that waits."""
         return self._events[id_]
 
-    def waiting_rows(self) -> list[dict[str, Any]]:
+    def waiting_rows(self) -> list[WaitingRow]:
         """The waiting matches, in the order of their events; each has its event's columns and ``since``."""
-        return sorted((one for line in self._matches.values() for one in line), key=lambda one: one["id"])
+        return sorted((one for line in self._matches.values() for one in line), key=lambda one: one.id)
 
-    def put(self, matches: Sequence[tuple[Row, BufferedMatch]], now: datetime) -> None:
+    def put(self, matches: Sequence[tuple[EventRow, BufferedMatch]], now: datetime) -> None:
         """Let matches (event row, match) wait from now on."""
-        groups: dict[str, list[tuple[Row, BufferedMatch]]] = defaultdict(list)
+        groups: dict[str, list[tuple[EventRow, BufferedMatch]]] = defaultdict(list)
         for row, match in matches:
             groups[match.key.hash].append((row, match))
         policy = self._compiled.buffer_policy
@@ -86,18 +87,18 @@ class MemoryBuffers:
                 matches=group,
             )
             for event, match in group:
-                self._events[event["id"]] = event
-                self._matches[key].append(_waiting(event, match, row["round"], now))
+                self._events[event.id] = event
+                self._matches[key].append(_waiting(self._compiled, event, match, row["round"], now))
             self._set_due(key, buffering.due_at(policy, locked, now))
 
-    def drop(self, one: dict[str, Any], now: datetime) -> None:
+    def drop(self, one: WaitingRow, now: datetime) -> None:
         """Take a waiting match out; its buffer is due at once."""
-        row = self._rows[one["key"]]
-        self._matches[one["key"]].remove(one)
-        del self._events[one["id"]]
+        row = self._rows[one.key]
+        self._matches[one.key].remove(one)
+        del self._events[one.id]
         row["count"] -= 1
-        row["bytes"] -= one["bytes"]
-        self._set_due(one["key"], now)
+        row["bytes"] -= one.bytes
+        self._set_due(one.key, now)
 
     def next_due(self) -> datetime | None:
         """When the first buffer is due; None when only an event can change anything."""
@@ -135,10 +136,10 @@ class MemoryBuffers:
         found.refused += released.refused
         found.done_ids += released.done_ids
         done = set(released.done_ids)
-        rest = [one for one in line if one["id"] not in done]
+        rest = [one for one in line if one.id not in done]
         self._write(key, rest, buffer_update(row, rest, outcome, policy.kind))
 
-    def _write(self, key: str, rest: list[dict[str, Any]], update: BufferUpdate) -> None:
+    def _write(self, key: str, rest: list[WaitingRow], update: BufferUpdate) -> None:
         if not update.count and not update.keep_when_empty:
             del self._rows[key], self._matches[key]
             return
@@ -177,27 +178,34 @@ class MemoryBuffers:
         return key in self._rows and self._rows[key]["due_at"] == due_at
 
 
-def _waiting(event: Row, match: BufferedMatch, round_: int, now: datetime) -> dict[str, Any]:
+def _waiting(
+    compiled: CompiledTrigger, event: EventRow, match: BufferedMatch, round_: int, now: datetime
+) -> WaitingRow:
     """A waiting match with its event's columns, as :func:`functory.engine.flow_control.buffers.load_matches` has it."""
-    columns = ("id", "subject", "root_id", "cause_execution_id", "depth", "chain", "time")
-    return {name: event[name] for name in columns} | {
-        "key": match.key.hash,
-        "parts": match.parts,
-        "bytes": match.size,
-        "round": round_,
-        "event_time": min(event["time"], now),
-        "since": now,
-    }
+    return WaitingRow(
+        *(getattr(event, name) for name in FiringEvent.__struct_fields__),
+        trigger_id=compiled.id,
+        key=match.key.hash,
+        trigger_version=compiled.row["version"],
+        parts=match.parts,
+        bytes=match.size,
+        round=round_,
+        event_time=min(event.time, now),
+        since=now,
+    )
 
 
-def _silence_event(compiled: CompiledTrigger, row: Row, silence: SilencePeriod) -> dict[str, Any]:
+def _silence_event(compiled: CompiledTrigger, row: Row, silence: SilencePeriod) -> EventRow:
     id_ = lowest_id(silence.at)
-    return silence_columns(compiled, row, silence) | {
-        "id": id_,
-        "root_id": id_,
-        "time": silence.at,
-        "extensions": None,
-        "cause_execution_id": None,
-        "depth": 0,
-        "chain": [],
-    }
+    return EventRow(
+        id=id_,
+        root_id=id_,
+        time=silence.at,
+        extensions=None,
+        cause_execution_id=None,
+        depth=0,
+        chain=[],
+        state="routed",
+        routed_at=silence.at,
+        **silence_columns(compiled, row, silence),
+    )

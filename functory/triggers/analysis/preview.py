@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import FunctoryError
-from functory.engine.events import store as event_store
+from functory.engine.events import envelope
 from functory.triggers.analysis.cycles import Edge, Graph, format_cycle
 from functory.triggers.analysis.dry_run import Judgement, error_text, judge
 from functory.triggers.definition import CompiledTrigger
@@ -31,7 +31,7 @@ def preview_event(compiled: CompiledTrigger, row: Row, now: datetime) -> dict[st
     """
     at = row["routed_at"] or now
     try:
-        found = judge(compiled, event_store.envelope(row), at)
+        found = judge(compiled, envelope.of_mapping(row), at)
     except FunctoryError as error:
         return {"matched": False, "reason": error_text(error), "failed_clauses": 1, "clauses": []}
     return {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings import admission, firings, idempotency
 from functory.engine.firings.admission import Suppress
 from functory.engine.firings.cancel_on import Cancel, EarlierMatch
@@ -64,7 +65,7 @@ class Decisions:
 class MatchedEvent:
     """An event row that patterns of the trigger match, and its envelope."""
 
-    row: Row
+    row: EventRow
     event: Row
     match: TriggerMatch
 
@@ -107,9 +108,9 @@ class Replay:
         """True when buffers wait until all events before their due time are routed."""
         return self._buffers.by_event_time
 
-    def match(self, row: Row, event: Row) -> MatchedEvent | None:
+    def match(self, row: EventRow, event: Row) -> MatchedEvent | None:
         """The event if patterns of the trigger match it."""
-        if self._types is not None and row["type"] not in self._types:
+        if self._types is not None and row.type not in self._types:
             return None
         found = self._triggers.matching(event)
         return MatchedEvent(row, event, found[0]) if found else None
@@ -165,13 +166,11 @@ class Replay:
         first = self._first_pending(now) if self._buffers.by_event_time else None
         return now if first is None else min(first, now)
 
-    def _admit(self, fires: Sequence[tuple[Row, TemplatedFire]]) -> None:
+    def _admit(self, fires: Sequence[tuple[EventRow, TemplatedFire]]) -> None:
         """Let matches pass the checks of :mod:`functory.engine.firings.admission` in their order."""
         ready, unfit = render_inputs(fires, admission.choose_targets(fires, self._targets))
         self._suppress(unfit)
-        used = {
-            item.event["root_id"]: (self.spent[item.event["root_id"]], self._max_budget) for item in ready
-        }
+        used = {item.event.root_id: (self.spent[item.event.root_id], self._max_budget) for item in ready}
         kept, over, _ = admission.within_limits(
             ready,
             admission.RootBudgets(used),
@@ -181,17 +180,15 @@ class Replay:
         self._suppress(firings.for_each_event(ready, over))
         for item in kept:
             rows = item.fire.events or (item.event,)
-            self.spent[item.event["root_id"]] += 1
-            unknown = self._may_overlap(item.event["id"], item.fire.controls.overlap)
+            self.spent[item.event.root_id] += 1
+            unknown = self._may_overlap(item.event.id, item.fire.controls.overlap)
             if unknown is not None:
                 self.decisions.unknown[unknown] += len(rows)
                 continue
             self.decisions.executions += 1
             self.decisions.fired += len(rows)
-            self.decisions.fired_ids |= {row["id"] for row in rows}
-            self.decisions.examples += [row["id"] for row in rows][
-                : MAX_EXAMPLES - len(self.decisions.examples)
-            ]
+            self.decisions.fired_ids |= {row.id for row in rows}
+            self.decisions.examples += [row.id for row in rows][: MAX_EXAMPLES - len(self.decisions.examples)]
 
     def _may_overlap(self, event_id: str, rule: Overlap | None) -> str | None:
         """Return the control that may drop a match: it would, if all earlier executions of its key still ran, and it
@@ -211,12 +208,12 @@ class Replay:
     def _suppress(self, refused: Sequence[admission.SuppressedMatch]) -> None:
         self.decisions.suppressed.update(stop.reason for _, stop in refused)
 
-    def _cancel(self, row: Row, cancel: Cancel) -> None:
+    def _cancel(self, row: EventRow, cancel: Cancel) -> None:
         """Drop the waiting matches of earlier events that a cancel-on rule applies to."""
         self.decisions.cancelling += 1
         for one in self._buffers.waiting_rows():
-            earlier = EarlierMatch(self._buffers.event(one["id"]), one["since"], one)
-            if one["id"] < row["id"] and rule_matches(self._compiled, cancel.rule, row, earlier, self._now):
+            earlier = EarlierMatch(self._buffers.event(one.id), one.since, {})
+            if one.id < row.id and rule_matches(self._compiled, cancel.rule, row, earlier, self._now):
                 self._buffers.drop(one, self._now)
                 self._suppress([(one, Suppress(cancel.trigger, "cancelled"))])
         self._release()

@@ -57,7 +57,8 @@ def _audit_event(
     evaluator: TriggerEvaluator, triggers: TriggerSet, one: RoutedEvent, found: RoutingAudit, examples: int
 ) -> None:
     event = event_store.envelope(one.row)
-    routed_at = one.row["routed_at"]
+    routed_at = one.row.routed_at
+    assert routed_at is not None, "it is routed"
     for match in triggers.matching(event):
         compiled = match.compiled
         if not match.fires:
@@ -73,5 +74,5 @@ def _audit_event(
         found.missing += 1
         if len(found.examples) < examples:
             found.examples.append(
-                f"event {one.row['id']} ({one.row['type']}) matches trigger {compiled.name} and has no firing of it"
+                f"event {one.row.id} ({one.row.type}) matches trigger {compiled.name} and has no firing of it"
             )

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings.admission import Suppress, SuppressedMatch
 from functory.engine.flow_control import buffers
-from functory.engine.flow_control.buffers import BufferUpdate
+from functory.engine.flow_control.buffers import BufferUpdate, WaitingRow
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import (
     BufferDecision,
@@ -32,13 +33,13 @@ Row = Mapping[str, Any]
 class ReleasedMatches:
     """What leaves a buffer: matches that may fire, suppressed ones, and the ids of the events of both."""
 
-    fires: list[tuple[Row, TemplatedFire]] = field(default_factory=list)
+    fires: list[tuple[EventRow, TemplatedFire]] = field(default_factory=list)
     refused: list[SuppressedMatch] = field(default_factory=list)
     done_ids: list[str] = field(default_factory=list)
 
 
 def decide_buffer(
-    policy: BufferPolicy | None, row: Row, line: Sequence[Row], now: datetime, routed_until: datetime
+    policy: BufferPolicy | None, row: Row, line: Sequence[WaitingRow], now: datetime, routed_until: datetime
 ) -> BufferDecision:
     """Decide about a buffer and its matches ``line``. A composite goes by ``routed_until``, the others by ``now``."""
     if policy is None:
@@ -46,12 +47,12 @@ def decide_buffer(
     state = BufferMemory(row["opened_at"], row["armed_at"], row["memory"])
     waiting = [
         WaitingMatch(
-            one["id"],
-            one["event_time"],
-            one["since"],
-            one["parts"],
-            one["bytes"],
-            one["round"] >= row["round"],
+            one.id,
+            one.event_time,
+            one.since,
+            one.parts,
+            one.bytes,
+            one.round >= row["round"],
         )
         for one in line
     ]
@@ -61,13 +62,13 @@ def decide_buffer(
 def released_matches(
     evaluator: TriggerEvaluator,
     compiled: CompiledTrigger,
-    line: Sequence[Row],
+    line: Sequence[WaitingRow],
     outcome: BufferDecision,
-    events: Callable[[str], Row],
-    silence_event: Callable[[SilencePeriod], Row],
+    events: Callable[[str], EventRow],
+    silence_event: Callable[[SilencePeriod], EventRow],
 ) -> ReleasedMatches:
     """Return what a decision releases. ``events`` gives the complete row of an event, ``silence_event`` makes one."""
-    by_id = {one["id"]: one for one in line}
+    by_id = {one.id: one for one in line}
     found = ReleasedMatches()
     for firing in outcome.fired:
         rows = [events(id_) for id_ in firing.ids]
@@ -85,8 +86,8 @@ def released_matches(
 def _fire(
     evaluator: TriggerEvaluator,
     compiled: CompiledTrigger,
-    rows: Sequence[Row],
-    by: Row,
+    rows: Sequence[EventRow],
+    by: EventRow,
     found: ReleasedMatches,
 ) -> None:
     """Let these event rows fire together by the deciding one, or suppress each of them."""
@@ -97,15 +98,15 @@ def _fire(
         found.refused += [(one, decision) for one in rows]
 
 
-def buffer_update(row: Row, rest: Sequence[Row], outcome: BufferDecision, kind: str) -> BufferUpdate:
+def buffer_update(row: Row, rest: Sequence[WaitingRow], outcome: BufferDecision, kind: str) -> BufferUpdate:
     """Return the state of a buffer after a decision that leaves the matches ``rest``."""
     # After a firing the buffer has waited as long as its oldest remaining match.
-    starts = [one["since"] for one in rest] if outcome.fired else []
+    starts = [one.since for one in rest] if outcome.fired else []
     return BufferUpdate(
         outcome.due_at,
         outcome.memory,
         len(rest),
-        sum(one["bytes"] for one in rest),
+        sum(one.bytes for one in rest),
         min(starts, default=row["opened_at"]),
         kind,
         row["changed_to"],

@@ -20,13 +20,14 @@ import structlog
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
-from functory.engine.events import kill_switch
+from functory.engine.events import event_row, kill_switch
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings import firings, routing_facts, trigger_store
 from functory.engine.firings.admission import Admission, Suppress, SuppressedMatch
 from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control import buffers, due_buffers
-from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate
+from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate, WaitingRow
 from functory.engine.settings import Settings
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import BufferDecision, SilencePeriod
@@ -62,9 +63,9 @@ RETRY_AFTER = timedelta(seconds=60)
 class _ReleaseBatch:
     """The writes that one transaction collects."""
 
-    fires: list[tuple[Row, TemplatedFire]] = field(default_factory=list)
+    fires: list[tuple[EventRow, TemplatedFire]] = field(default_factory=list)
     refused: list[SuppressedMatch] = field(default_factory=list)
-    buffered: list[tuple[Row, BufferedMatch]] = field(default_factory=list)
+    buffered: list[tuple[EventRow, BufferedMatch]] = field(default_factory=list)
     new_events: list[dict[str, Any]] = field(default_factory=list)
     done_ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     buffer_updates: dict[BufferKey, BufferUpdate] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class BufferRelease:
         events = _Events(tx)
         batch = _ReleaseBatch()
         broken: list[BufferKey] = []
-        decided: list[tuple[CompiledTrigger, dict[str, Any], list[dict[str, Any]], BufferDecision]] = []
+        decided: list[tuple[CompiledTrigger, dict[str, Any], list[WaitingRow], BufferDecision]] = []
         for row in taken:
             key = (row["trigger_id"], row["key"])
             compiled = self._triggers.get(row["trigger_id"])
@@ -185,11 +186,11 @@ class BufferRelease:
             counts = firings.write(tx, ready, [*batch.refused, *unfit], self._admission, facts)
         return counts, len(rows) >= BATCH or len(taken) < len(rows)
 
-    def _suppress_all(self, row: dict[str, Any], line: Sequence[Row], batch: _ReleaseBatch) -> None:
+    def _suppress_all(self, row: dict[str, Any], line: Sequence[WaitingRow], batch: _ReleaseBatch) -> None:
         """Suppress all matches in the buffer of a deleted trigger."""
         trigger = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
         batch.refused += [(one, Suppress(trigger, "trigger_deleted")) for one in line]
-        batch.done_ids[row["trigger_id"]] += [one["id"] for one in line]
+        batch.done_ids[row["trigger_id"]] += [one.id for one in line]
         batch.buffer_updates[row["trigger_id"], row["key"]] = buffer_update(
             row, [], BufferDecision(), row["kind"]
         )
@@ -199,50 +200,50 @@ class BufferRelease:
         tx: Tx,
         compiled: CompiledTrigger,
         row: dict[str, Any],
-        line: list[dict[str, Any]],
+        line: list[WaitingRow],
         events: _Events,
         batch: _ReleaseBatch,
-    ) -> list[dict[str, Any]]:
+    ) -> list[WaitingRow]:
         """Decide again about matches of an older trigger version. Returns the matches that stay in this buffer."""
-        old = [one for one in line if one["trigger_version"] != compiled.row["version"]]
+        old = [one for one in line if one.trigger_version != compiled.row["version"]]
         if not old:
             return line
-        events.load(one["id"] for one in old)
+        events.load(one.id for one in old)
         for one in old:
-            event_row = events[one["id"]]
-            envelope = event_store.envelope(event_row)
+            found = events[one.id]
+            envelope = event_store.envelope(found)
             parts = matching_parts(compiled, envelope)
             decision = None
             if parts is not None:
-                decision = self._evaluator.decide(compiled, event_row, envelope, tx.now, parts)
+                decision = self._evaluator.decide(compiled, found, envelope, tx.now, parts)
             if isinstance(decision, BufferedMatch):
-                batch.buffered.append((event_row, replace(decision, since=one["since"])))
+                batch.buffered.append((found, replace(decision, since=one.since)))
             elif isinstance(decision, TemplatedFire):
-                batch.fires.append((event_row, decision))
+                batch.fires.append((found, decision))
             else:
                 why = f"version {compiled.row['version']} does not match it"
                 batch.refused.append(
-                    (event_row, decision or Suppress(compiled.row, "trigger_changed", detail=why))
+                    (found, decision or Suppress(compiled.row, "trigger_changed", detail=why))
                 )
-        batch.done_ids[row["trigger_id"]] += [one["id"] for one in old]
-        return [one for one in line if one["trigger_version"] == compiled.row["version"]]
+        batch.done_ids[row["trigger_id"]] += [one.id for one in old]
+        return [one for one in line if one.trigger_version == compiled.row["version"]]
 
     def _apply_decision(
         self,
         tx: Tx,
         compiled: CompiledTrigger,
         row: dict[str, Any],
-        line: Sequence[dict[str, Any]],
+        line: Sequence[WaitingRow],
         outcome: BufferDecision,
         events: _Events,
         batch: _ReleaseBatch,
     ) -> None:
         """Add the writes of a decision about one buffer to the batch."""
 
-        def silence_event(silence: SilencePeriod) -> Row:
+        def silence_event(silence: SilencePeriod) -> EventRow:
             event = _silence_event(tx, compiled, row, silence)
             batch.new_events.append(event)
-            return event
+            return event_row.from_mapping(event)
 
         released = released_matches(
             self._evaluator, compiled, line, outcome, events.__getitem__, silence_event
@@ -251,7 +252,7 @@ class BufferRelease:
         batch.refused += released.refused
         batch.done_ids[row["trigger_id"]] += released.done_ids
         done = set(released.done_ids)
-        rest = [one for one in line if one["id"] not in done]
+        rest = [one for one in line if one.id not in done]
         control = compiled.buffer_policy
         batch.buffer_updates[row["trigger_id"], row["key"]] = buffer_update(
             row, rest, outcome, row["kind"] if control is None else control.kind
@@ -263,12 +264,12 @@ class _Events:
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, EventRow] = {}
 
     def load(self, ids: Iterable[str]) -> None:
         self._rows |= buffers.load_events(self._tx, [id_ for id_ in ids if id_ not in self._rows])
 
-    def __getitem__(self, id_: str) -> dict[str, Any]:
+    def __getitem__(self, id_: str) -> EventRow:
         return self._rows[id_]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import structlog
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings import cancel_on, firings, idempotency, trigger_store
 from functory.engine.firings.admission import SuppressedMatch
 from functory.engine.firings.cancel_on import DueCancellation, EarlierMatch
@@ -126,11 +125,11 @@ def _rule_matches(
 
 
 def rule_matches(
-    compiled: CompiledTrigger, number: int, event: Mapping[str, Any], started: EarlierMatch, now: datetime
+    compiled: CompiledTrigger, number: int, event: EventRow, started: EarlierMatch, now: datetime
 ) -> bool:
     """True if cancel-on rule ``number`` and its event (a row) apply to a match or execution of an earlier event."""
     rule = compiled.flow.cancel_on[number]
-    if rule.timeout is not None and event["time"] - started.since > timedelta(seconds=rule.timeout):
+    if rule.timeout is not None and event.time - started.since > timedelta(seconds=rule.timeout):
         return False
     result = rule.evaluate(event_store.envelope(event), event_store.envelope(started.event), now)
     if result.problem is not None:

@@ -13,8 +13,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from functory.engine.errors import Invalid
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings.admission import Suppress
 from functory.engine.firings.cancel_on import Cancel
 from functory.engine.flow_control.buffers import BufferedMatch
@@ -42,7 +45,7 @@ class TriggerEvaluator:
         self._known_guards: dict[str, tuple[CompiledTrigger, Guards]] = {}
 
     def decide(
-        self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int] = ()
+        self, compiled: CompiledTrigger, row: EventRow, event: Row, now: datetime, parts: Sequence[int] = ()
     ) -> TemplatedFire | Suppress | BufferedMatch | None:
         """Decide about an event row (and its envelope) that matches the pattern, or these ``parts`` of a composite.
 
@@ -65,7 +68,7 @@ class TriggerEvaluator:
         return buffered or _fire(compiled, guards, [row], event, controls)
 
     def _part(
-        self, compiled: CompiledTrigger, row: Row, event: Row, now: datetime, parts: Sequence[int]
+        self, compiled: CompiledTrigger, row: EventRow, event: Row, now: datetime, parts: Sequence[int]
     ) -> Suppress | BufferedMatch | None:
         composite = compiled.composite
         assert composite is not None
@@ -94,14 +97,14 @@ class TriggerEvaluator:
         return _make_buffered_match(compiled, composite, key, row, controls, mask)
 
     def fire(
-        self, compiled: CompiledTrigger, rows: Sequence[Row], by: Row
-    ) -> tuple[Row, TemplatedFire | Suppress]:
+        self, compiled: CompiledTrigger, rows: Sequence[EventRow], by: EventRow
+    ) -> tuple[EventRow, TemplatedFire | Suppress]:
         """Let these event rows fire together; ``by`` is the deciding one.
 
         Returns the decision and the event row that causes the execution: the deciding one with the depth of the deepest
         event, so that no loop hides among events of other origins.
         """
-        deepest = {**by, "depth": max(row["depth"] for row in rows)}
+        deepest = msgspec.structs.replace(by, depth=max(row.depth for row in rows))
         guards = self._guards(compiled)
         suppressed = self._suppression(compiled, guards, deepest)
         if suppressed is not None:
@@ -122,7 +125,9 @@ class TriggerEvaluator:
         self._known_guards[compiled.id] = compiled, guards
         return guards
 
-    def _suppression(self, compiled: CompiledTrigger, guards: Guards | None, row: Row) -> Suppress | None:
+    def _suppression(
+        self, compiled: CompiledTrigger, guards: Guards | None, row: EventRow
+    ) -> Suppress | None:
         """The suppression of a match before anything is counted. ``guards`` None: it cannot start an execution."""
         if compiled.row["state"] == "paused":
             return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
@@ -133,7 +138,7 @@ class TriggerEvaluator:
 
 
 def decide_match(
-    evaluator: TriggerEvaluator, match: TriggerMatch, row: Row, event: Row, now: datetime
+    evaluator: TriggerEvaluator, match: TriggerMatch, row: EventRow, event: Row, now: datetime
 ) -> list[Decision]:
     """The decisions of one trigger about an event row (and its envelope) that some of its patterns match."""
     decisions: list[Decision] = [Cancel(match.compiled.row, rule) for rule in match.cancel_rules]
@@ -164,7 +169,7 @@ def _unmatched(compiled: CompiledTrigger, result: ConditionResult) -> Suppress |
 
 
 def _buffer_if_needed(
-    compiled: CompiledTrigger, row: Row, event: Row, now: datetime, controls: Controls
+    compiled: CompiledTrigger, row: EventRow, event: Row, now: datetime, controls: Controls
 ) -> BufferedMatch | None:
     control: Debounce | Batch | None = compiled.flow.debounce or compiled.flow.batch
     if control is None or (isinstance(control, Batch) and not control.accepts(event, now)):
@@ -173,14 +178,19 @@ def _buffer_if_needed(
 
 
 def _make_buffered_match(
-    compiled: CompiledTrigger, control: BufferPolicy, key: Key, row: Row, controls: Controls, parts: int = 1
+    compiled: CompiledTrigger,
+    control: BufferPolicy,
+    key: Key,
+    row: EventRow,
+    controls: Controls,
+    parts: int = 1,
 ) -> BufferedMatch:
-    size = len(json_codec.encode(row["data"])) if control.delivers_list else 0
+    size = len(json_codec.encode(row.data)) if control.delivers_list else 0
     return BufferedMatch(compiled.row, key, control.kind, parts, size, controls)
 
 
 def _fire(
-    compiled: CompiledTrigger, guards: Guards, rows: Sequence[Row], event: Row, controls: Controls
+    compiled: CompiledTrigger, guards: Guards, rows: Sequence[EventRow], event: Row, controls: Controls
 ) -> TemplatedFire:
     """The execution of these event rows; ``event`` is the envelope of the deciding one."""
     control = compiled.buffer_policy

@@ -13,6 +13,7 @@ from typing import Any
 
 from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.events import causation
+from functory.engine.events.event_row import EventRow
 from functory.engine.flow_control import rate_limits
 from functory.engine.flow_control.rate_limits import RateGuard
 from functory.engine.settings import Settings
@@ -77,15 +78,15 @@ def _at_least(setting: int, rate: int | None, own: int | None) -> int:
     return 0 if rate == 0 or setting == 0 else max(setting, rate or 0)
 
 
-def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ...]:
+def rate_guards(guards: Guards, event: EventRow) -> tuple[RateGuard, ...]:
     """The limits of rate that count for an event (a row): for its subject, and for the source that it came from.
 
     What a loop outside the engine sends back begins a tree of its own if its lineage was lost on the way. Only the
     source, the content, and the file or the row are left to count.
     """
     found: list[RateGuard] = []
-    subject = event["subject"]
-    source = None if event["cause_execution_id"] is not None else _outside_source(event["source"])
+    subject = event.subject
+    source = None if event.cause_execution_id is not None else _outside_source(event.source)
     if guards.rate:
         found.append(_subject_guard(subject, guards.rate))
     if source and guards.source_rate:
@@ -96,14 +97,14 @@ def rate_guards(guards: Guards, event: Mapping[str, Any]) -> tuple[RateGuard, ..
     return tuple(found)
 
 
-def _repeat_guard(source: str, event: Mapping[str, Any], per_minute: int) -> RateGuard:
+def _repeat_guard(source: str, event: EventRow, per_minute: int) -> RateGuard:
     """The limit of what comes again and again: the same file, the same row of a table, else the same content.
 
     A busy file or row is honest more often than a repeated message: its limit adapts to the trigger's usual rate.
     """
-    type_, subject = event["type"], event["subject"]
+    type_, subject = event.type, event.subject
     thing = _THINGS.get(type_.split(".")[0]) if subject is not None else None
-    content = [type_, subject] if thing else [type_, subject, _content(event["data"])]
+    content = [type_, subject] if thing else [type_, subject, _content(event.data)]
     limit = rate_limits.repeat_limit(source, content, per_minute)
     what = f"of the same {thing}" if thing else "with the same content"
     return RateGuard("repeat_rate", limit, f"{what} from {source}", adapts=thing is not None)
@@ -136,27 +137,27 @@ def _content(data: Any) -> Any:
 
 
 def check_guards(
-    trigger_id: str, name: str, guards: Guards, event: Mapping[str, Any], max_depth: int
+    trigger_id: str, name: str, guards: Guards, event: EventRow, max_depth: int
 ) -> GuardResult | None:
     """The guard that forbids ``trigger`` to fire on ``event`` (a row with ``chain``, ``depth``, ``subject``).
 
     ``max_depth`` is the setting; a trigger's own may only be lower. ``max_revisits`` 0 turns the
     revisit guard off; depth and budget still bound the loop.
     """
-    chain = event["chain"]
+    chain = event.chain
     if chain and chain[-1]["trigger"] == trigger_id and not guards.allow_self:
         detail = f"its own execution caused this event: {_path(chain, name)}"
         return GuardResult("own_event", 0, 1, detail)
     visits = sum(
         causation.visits(link)
         for link in chain
-        if link["trigger"] == trigger_id and link["subject"] == event["subject"]
+        if link["trigger"] == trigger_id and link["subject"] == event.subject
     )
     if guards.max_revisits and visits >= guards.max_revisits:
         return GuardResult("cycle", guards.max_revisits, visits + 1, _path(chain, name))
     limit = min(max_depth, guards.max_depth or max_depth)
-    if event["depth"] + 1 > limit:
-        return GuardResult("depth", limit, event["depth"] + 1, _path(chain, name))
+    if event.depth + 1 > limit:
+        return GuardResult("depth", limit, event.depth + 1, _path(chain, name))
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings.admission import Admitted, Fire, Suppress, SuppressedMatch, Target
 from functory.engine.serialization import json_schema
 from functory.triggers.definition import CompiledTrigger
@@ -26,7 +27,7 @@ class TemplatedFire(Fire):
 
     compiled: CompiledTrigger
     event: Row
-    rows: Sequence[Row] | None
+    rows: Sequence[EventRow] | None
 
     def render(self, parameters: Sequence[Row]) -> Row:
         """Return the input for a function with these parameters. Raises :class:`Invalid` when the events do not fit."""
@@ -35,7 +36,7 @@ class TemplatedFire(Fire):
 
 
 def render_inputs(
-    fires: Sequence[tuple[Row, TemplatedFire]], targets: Sequence[Target | Suppress]
+    fires: Sequence[tuple[EventRow, TemplatedFire]], targets: Sequence[Target | Suppress]
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     """Make the input of each match for its target. Returns the matches that are ready, and for each event of the others
     why they are not: without a function, or with an input that does not fit it.
@@ -51,7 +52,7 @@ def render_inputs(
     return ready, refused
 
 
-def _render(event: Row, fire: TemplatedFire, target: Target | Suppress) -> Admitted | Suppress:
+def _render(event: EventRow, fire: TemplatedFire, target: Target | Suppress) -> Admitted | Suppress:
     if isinstance(target, Suppress):
         return target
     try:

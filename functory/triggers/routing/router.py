@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 import structlog
 
@@ -22,6 +20,7 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
 from functory.engine.events.batch_publisher import PublishesEvents, without_thread
+from functory.engine.events.event_row import EventRow
 from functory.engine.executions.direct_dispatch import SendsCommitted
 from functory.engine.firings import cancel_on, firings, idempotency, routing_facts, routing_spans
 from functory.engine.firings.admission import Admission, Suppress
@@ -164,20 +163,20 @@ class Router(Service):
         counts = firings.write(
             tx, ready, [*suppressed, *dropped, *unfit], self._admission, facts, self._direct
         )
-        routing_queue.mark_routed(tx, [event["id"] for event in events])
+        routing_queue.mark_routed(tx, [event.id for event in events])
         self._publisher.put(tx, taken.unpublished)
         if traces.recorder is not None:
-            matches = Counter(event["id"] for event, _ in decided)
+            matches = Counter(event.id for event, _ in decided)
             traces.record_after_commit(tx.at_end, lambda: routing_spans.of_events(events, matches, tx.now))
         return RoutingResult(
             counts.fired,
             counts.suppressed,
             events=len(events),
-            matched=len({event["id"] for event, _ in decided}),
-            depths=Counter(event["depth"] for event in events),
+            matched=len({event.id for event, _ in decided}),
+            depths=Counter(event.depth for event in events),
             decision_seconds=seconds,
             tested=self._triggers.take_tested(),
-            oldest_age=max(0.0, (tx.now - min(event["time"] for event in events)).total_seconds()),
+            oldest_age=max(0.0, (tx.now - min(event.time for event in events)).total_seconds()),
         )
 
     def _send(self) -> None:
@@ -194,11 +193,11 @@ class Router(Service):
             self._published_to, self._published_from_start = None, now
         events = routing_queue.take_unpublished(tx, self._settings.batch_size, self._published_to)
         if events:
-            self._published_to = lowest_id(time_of_id(events[-1]["id"]) - LATE)
+            self._published_to = lowest_id(time_of_id(events[-1].id) - LATE)
             self._publisher.put(tx, events)
         return RoutingResult(published=len(events))
 
-    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
+    def decide(self, row: EventRow, now: datetime) -> list[Decision]:
         """The decision of every trigger that an event row matches. Reads and writes nothing."""
         event = event_store.envelope(row)
         return [

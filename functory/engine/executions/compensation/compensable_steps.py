@@ -28,6 +28,7 @@ from functory.engine.database.schema import (
     trigger_version,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.events.event_row import EventRow
 
 # Final states after which steps are undone. An expired execution has never run.
 COMPENSATED_STATES = ("failed", "timed_out", "dead", "cancelled")
@@ -68,7 +69,7 @@ def find(tx: Tx, id_: str) -> list[Step]:
     return compensation_order(found.values())
 
 
-def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def find_late_events(tx: Tx, rows: Iterable[EventRow]) -> dict[str, str]:
     """Return the event rows that came too late to start a step, each with its failed execution.
 
     That is the one that caused the event, or one that this is a step of. Those that have not failed are held until this
@@ -78,11 +79,11 @@ def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str
     held: set[str] = set()
     for row in rows:
         # Events about the failure come after it by nature: they are not late.
-        if row["cause_execution_id"] is None or row["type"] in _FAILURES:
+        if row.cause_execution_id is None or row.type in _FAILURES:
             continue
         # Read first, then locked from the oldest on, in the order of a failure; repeated until nothing has changed.
         while True:
-            path = _ancestors(tx, row["cause_execution_id"])
+            path = _ancestors(tx, row.cause_execution_id)
             unheld = sorted({one["id"] for one in path} - held)
             if not unheld or not tx.writes_concurrently:
                 break
@@ -95,7 +96,7 @@ def find_late_events(tx: Tx, rows: Iterable[Mapping[str, Any]]) -> dict[str, str
             held.update(unheld)
         for one in path:
             if one["state"] in COMPENSATED_STATES:
-                found[row["id"]] = one["id"]
+                found[row.id] = one["id"]
     return found
 
 
