@@ -87,13 +87,14 @@ leaks: .venv/.ready ## kill processes of 10,000 executions at random, search for
 soak: .venv/.plot ## run at half of the highest rate for 30 minutes, and check that nothing grows (ARGS='--minutes 5')
 	@$(PY) -m benchmarks.soak $(ARGS)
 
-check: .venv/.ready .venv/.dashboard ## dependencies, format, lint, types, import contracts, vocabulary: seconds
+check: .venv/.ready .venv/.dashboard ## dependencies, format, lint, types, import contracts, vocabulary, names of tests: seconds
 	@$(UV) pip check -q --python $(PY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(PY) -m tests.support.vocabulary
+	@$(PY) -m tests.support.mirrored_tests
 	@dashboard/build.sh check
 
 bench: .venv/.bench .venv/.babyagi ## measure the speed beside Celery, DBOS, procrastinate and BabyAGI in the same run (ARGS='--pairs 3 --json')

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.architecture_picture import ROOT, imported, modules
+from tests.support.mirrored_tests import MIRRORS, module_of
 
 SECONDS = 60.0
 # Seconds of one test function with its variants on two cores, about, by the folder of its file.
@@ -32,8 +33,6 @@ SECONDS_OF_A_TEST = {
     "tests/chaos": 20.0,
     "tests/attacks": 20.0,
 }
-# Folders of tests that lie beside the packages: the rest of a test's path is the path of what it tests.
-MIRRORS = ("tests/unit", "tests/integration")
 
 
 class Near(NamedTuple):
@@ -87,15 +86,12 @@ class Suite:
         if not path.startswith("functory/") or not path.endswith(".py"):
             return
         inside = Path(path).relative_to("functory")
-        for mirror in MIRRORS:
-            folder = f"{mirror}/{inside.parent}/"
-            for file in self.files:
-                if not file.startswith(folder):
-                    continue
-                if re.match(rf"test_{re.escape(inside.stem)}(_|\.)", Path(file).name):
-                    yield Near(1, file, f"tests {path}")
-                elif Path(file).parent == Path(folder):
-                    yield Near(3, file, f"the same folder as {path}")
+        folders = {f"{mirror}/{inside.parent}" for mirror in MIRRORS}
+        for file in self.files:
+            if module_of(file) == path:
+                yield Near(1, file, f"tests {path}")
+            elif str(Path(file).parent) in folders:
+                yield Near(3, file, f"the same folder as {path}")
 
 
 def _plugins(tree: ast.Module) -> Iterable[str]:
