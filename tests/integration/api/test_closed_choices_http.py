@@ -42,7 +42,7 @@ CLOSED: dict[tuple[str, str], tuple[str, ...]] = {
     ("/triggers/{name}/firings", "reason"): SUPPRESSION_REASONS,
 }
 # Names, ids, texts, times and cursors. ``action`` has the names of routes too, which a client may not know; ``topics``
-# has a language of its own (tests/integration/api/test_stream_http.py).
+# has a language of its own (tests/integration/api/stream/test_feed.py).
 FREE = frozenset({
     "action", "after", "agent", "around", "at", "author", "before", "event", "execution", "fields", "function", "key",
     "label", "model", "of", "parent", "q", "replay_of", "root", "run", "since", "source", "subject", "topics",

@@ -19,7 +19,7 @@ from tests.support.world import World, embedded, world_beside
 
 pytest_plugins = ["tests.support.world"]
 
-# The stream ends by itself never, and has a test of its own (test_stream_http); a login is the caller's own.
+# The stream ends by itself never, and has a test of its own (stream/test_feed.py); a login is the caller's own.
 LEFT_OUT = ("stream.open", "login.ways", "login.finish", "login.provider")
 # What stands in paths, and what is worth asking for in parameters.
 IN_PATHS = (

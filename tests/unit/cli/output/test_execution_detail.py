@@ -8,7 +8,7 @@ from functory.cli.output import execution_detail
 from functory.engine.executions.lineage import Node
 from functory.terminal import causal_tree
 from functory.terminal.console import CommandOutput
-from tests.unit.cli.output.test_causal_tree_and_execution_explanation import NOW, asked, execution, explain
+from tests.unit.terminal.test_causal_tree_and_explanations import NOW, asked, execution, explain
 
 
 def shown(capsys: pytest.CaptureFixture[str], **fields: object) -> dict[str, str]:

@@ -16,7 +16,7 @@ from functory.engine.events.receipts import IncomingEvent
 from functory.engine.sources import refusals
 from functory.engine.sources.store import count_refused
 from functory.triggers.sources.webhooks import Request, WebhookReceiver
-from tests.integration.triggers.sources.webhooks.test_webhook_receiver import GITHUB, KEY, door_of, signed
+from tests.integration.triggers.sources.webhooks.test_receiver import GITHUB, KEY, door_of, signed
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]

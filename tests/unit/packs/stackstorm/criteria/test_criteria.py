@@ -17,7 +17,7 @@ from functory.packs.stackstorm.criteria.pattern_translation import narrow
 from functory.packs.stackstorm.criteria.regexes import compile_expression, wildcard_expression
 from functory.triggers.patterns import compile_pattern
 
-FACTS = json.loads((Path(__file__).parents[3] / "data" / "st2_operator_cases.json").read_text())
+FACTS = json.loads((Path(__file__).parents[4] / "data" / "st2_operator_cases.json").read_text())
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
 
