@@ -12,7 +12,7 @@ by the thread when no other comes. After a crash or a failure the claim ends, an
 Batches are published in the order of their commits. When the broker fails, or cannot keep up, batches stay in the
 database until nothing waits there any more, and until others have published what this process has left to them: a batch
 of the memory never overtakes one that waits. Nor does one that is left to others overtake those of the memory: its
-claim ends when they have been published.
+claim ends when they have been published. :mod:`functory.engine.events.batch_ways` decides which way a batch takes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -31,9 +30,9 @@ from functory.engine import threads
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import outbox
+from functory.engine.events.batch_ways import BatchWays, Passage, Way
+from functory.engine.events.event_publishing import Publisher, publish
 from functory.engine.events.event_row import EventRow
-from functory.engine.settings import Settings
-from functory.engine.telemetry import metrics
 
 log = structlog.get_logger("functory.publisher")
 
@@ -54,69 +53,13 @@ SWEEP_WAIT_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
 
 
-class Publisher(Protocol):
-    """What sends events to the broker; see :class:`functory.engine.events.exchange.EventPublisher`."""
-
-    def publish(self, rows: Sequence[EventRow]) -> Sequence[int]:
-        """Send events in order, and wait until the broker has confirmed them. Returns the sizes of the messages."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
 @dataclass(frozen=True)
 class Batch:
-    """Events of a committed transaction, and their rows in the outbox.
-
-    ``era`` is the number of failures before the transaction began.
-    """
+    """Events of a committed transaction, their rows in the outbox, and the era in which it began."""
 
     outbox_ids: Sequence[str]
     rows: Sequence[EventRow]
     era: int
-
-
-@dataclass
-class _Mode:
-    """How the batches of an open transaction are published: from memory (``direct``) or by others. ``looked``: it had
-    to ask the database. ``failures`` is the number of failures before. ``held_back``: others may have them only when
-    nothing is left in the memory.
-    """
-
-    direct: bool
-    looked: bool
-    failures: int
-    held_back: bool = False
-
-
-class PublishesEvents(Protocol):
-    """How a process publishes the events that its transactions write or route."""
-
-    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
-        """Let these events be published, in order, when the transaction has committed."""
-        ...
-
-
-class OutboxOnly:
-    """Leaves all events to the outbox publisher."""
-
-    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
-        """See :class:`PublishesEvents`."""
-        outbox.put(tx, [row.id for row in rows])
-
-
-class NotPublished:
-    """Publishes nothing: there is no broker that a subscriber could reach."""
-
-    def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
-        """Do nothing."""
-
-
-def without_thread(settings: Settings) -> PublishesEvents:
-    """Return how a process without a batch publisher publishes."""
-    return OutboxOnly() if settings.publishes else NotPublished()
 
 
 class BatchPublisher:
@@ -141,68 +84,48 @@ class BatchPublisher:
         self._waiting_events = 0
         self._confirmed: list[str] = []
         self._confirmed_at = 0.0
-        # False while older batches may wait in the database. Then a transaction has to look.
-        self._direct = False
-        # Open transactions whose batches are left to others, as far as it is known.
-        self._indirect = 0
+        self._ways = BatchWays()
         # Batches that others may have when nothing is left in the memory.
         self._held_back: list[str] = []
-        # The first and the last id of the batches that were left to others; None when they have been published.
-        self._left: tuple[str, str] | None = None
-        # By the id of the transaction.
-        self._modes: dict[int, _Mode] = {}
-        # Older batches are being published from the database.
-        self._sweeping = 0
-        self._failures = 0
-        self._failed_at = -RETRY_SECONDS
+        # True while the broker is asked to take a round.
         self._publishing = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def put(self, tx: Tx, rows: Sequence[EventRow]) -> None:
-        """See :class:`PublishesEvents`: from memory, if no older batch waits in the database."""
+        """Let these events be published after the commit: from memory, if no older batch waits in the database."""
         if not rows:
             return
-        mode = self._modes.get(id(tx)) or self._begin(tx)
+        passage = self._ways.of(id(tx)) or self._begin(tx)
         confirmed = self._take_confirmed(tx)
         event_ids = [row.id for row in rows]
-        seconds = self._claim_seconds if mode.direct or mode.held_back else None
+        seconds = None if passage.way is Way.LEFT else self._claim_seconds
         ids = outbox.put(tx, event_ids, claim_seconds=seconds)
-        if mode.direct:
-            tx.at_end(lambda committed: self._add(Batch(ids, rows, mode.failures)) if committed else None)
-        elif mode.held_back:
-            tx.at_end(lambda committed: self._hold_back(ids) if committed else None)
-        else:
-            tx.at_end(lambda committed: self._leave(ids) if committed else None)
+        tx.at_end(lambda committed: self._send_off(passage, ids, rows) if committed else None)
         if confirmed:
             outbox.mark_published(tx, confirmed)
 
-    def _begin(self, tx: Tx) -> _Mode:
-        """Decide how the batches of a transaction are published."""
+    def _begin(self, tx: Tx) -> Passage:
+        """Decide which way the batches of a transaction take."""
         with self._changed:
-            if self._closed or self._waiting_events >= MAX_EVENTS:
-                self._direct = False
-            mode = _Mode(self._direct, not self._direct, self._failures)
-            self._indirect += not mode.direct
-            self._modes[id(tx)] = mode
+            room = not self._closed and self._waiting_events < MAX_EVENTS
+            passage = self._ways.begin(id(tx), room=room)
+            asks = passage.way is Way.LEFT and room and self._ways.may_ask(self._monotonic())
+            left = self._ways.left
 
         def end(committed: bool) -> None:
             with self._changed:
-                del self._modes[id(tx)]
-                self._indirect -= not mode.direct
-                if committed and mode.looked and mode.direct and mode.failures == self._failures:
-                    # What others have to publish before is known: nothing, and no open transaction adds to it.
-                    self._direct = not self._indirect and self._left is None and not self._sweeping
+                self._ways.end(id(tx), committed=committed)
 
         tx.at_end(end)
-        if mode.looked and self._may_publish(tx):
+        if passage.way is Way.LEFT:
+            waits = not asks or outbox.has_unclaimed(tx) or (left is not None and outbox.has_any(tx, *left))
             with self._changed:
-                mode.direct = True
-                self._indirect -= 1
-        elif mode.looked:
-            with self._changed:
-                mode.held_back = self._in_memory()
-        return mode
+                if waits:
+                    self._ways.may_wait(passage, memory_in_use=self._in_memory())
+                else:
+                    self._ways.found_none(passage, left)
+        return passage
 
     def _take_confirmed(self, tx: Tx) -> list[str]:
         """Take the rows of confirmed batches, which this transaction deletes."""
@@ -218,42 +141,21 @@ class BatchPublisher:
             tx.at_end(end)
         return confirmed
 
-    def _may_publish(self, tx: Tx) -> bool:
-        """Return True when no older batch waits in the database."""
+    def _send_off(self, passage: Passage, ids: Sequence[str], rows: Sequence[EventRow]) -> None:
+        """Let a committed batch take its way."""
         with self._changed:
-            rested = self._monotonic() - self._failed_at >= RETRY_SECONDS
-            if self._sweeping or not rested or self._closed or self._waiting_events >= MAX_EVENTS:
-                return False
-            left = self._left
-        if outbox.has_unclaimed(tx) or (left is not None and outbox.has_any(tx, *left)):
-            return False
-        with self._changed:
-            if self._left == left:
-                self._left = None
-        return True
-
-    def _leave(self, ids: Sequence[str]) -> None:
-        """Remember batches that others publish."""
-        with self._changed:
-            first, last = self._left or (ids[0], ids[0])
-            self._left = min(first, *ids), max(last, *ids)
-
-    def _hold_back(self, ids: Sequence[str]) -> None:
-        """Leave batches to others as soon as nothing is left in the memory."""
-        self._leave(ids)
-        with self._changed:
-            self._held_back += ids
-            self._wake_thread()
+            if passage.way.from_memory:
+                self._waiting.append(Batch(ids, rows, passage.era))
+                self._waiting_events += len(rows)
+            else:
+                self._ways.leave(ids)
+            if passage.way is Way.HELD_BACK:
+                self._held_back += ids
+            if passage.way is not Way.LEFT:
+                self._wake_thread()
 
     def _in_memory(self) -> bool:
         return bool(self._waiting or self._held_back) or self._publishing
-
-    def _add(self, batch: Batch) -> None:
-        """Let the thread publish a batch."""
-        with self._changed:
-            self._waiting.append(batch)
-            self._waiting_events += len(batch.rows)
-            self._wake_thread()
 
     def _wake_thread(self) -> None:
         if self._thread is None:
@@ -264,14 +166,14 @@ class BatchPublisher:
     def sweeping(self) -> Iterator[None]:
         """Publish batches from the database: meanwhile batches of the memory do not overtake them, nor they those."""
         with self._changed:
-            self._sweeping += 1
-            if not self._direct:
+            self._ways.begin_sweep()
+            if not self._ways.sure:
                 self._changed.wait_for(lambda: not self._waiting and not self._publishing, SWEEP_WAIT_SECONDS)
         try:
             yield
         finally:
             with self._changed:
-                self._sweeping -= 1
+                self._ways.end_sweep()
 
     def close(self) -> None:
         """Publish what waits, for at most ``CLOSE_SECONDS``, and leave the rest to others."""
@@ -344,7 +246,7 @@ class BatchPublisher:
 
     def _publish(self, batches: Sequence[Batch]) -> None:
         try:
-            if batches[0].era < self._failures:
+            if batches[0].era < self._ways.era:
                 # Older ones wait in the database.
                 self._release(batches)
                 return
@@ -353,9 +255,7 @@ class BatchPublisher:
             except Unavailable as error:
                 log.warning("the broker is unavailable, events wait in the outbox", why=error.why)
                 with self._changed:
-                    self._direct, self._failed_at = False, self._monotonic()
-                    self._failures += 1
-                    self._leave([id_ for batch in batches for id_ in batch.outbox_ids])
+                    self._ways.rest(self._monotonic() + RETRY_SECONDS)
                 self._release(batches)
                 return
             with self._changed:
@@ -373,7 +273,7 @@ class BatchPublisher:
             self._waiting.clear()
             self._waiting_events = 0
             if left:
-                self._leave(left)
+                self._ways.leave_memory(left)
             # Until the database has it: what comes meanwhile is held back, too.
             self._held_back[:0] = left
             ids = [*self._held_back]
@@ -397,18 +297,3 @@ class BatchPublisher:
                 self._confirmed += ids
                 self._confirmed_at = self._monotonic()
             raise
-
-
-def publish(publisher: Publisher, rows: Sequence[EventRow]) -> None:
-    """Publish events and count them. Raises :class:`Unavailable`."""
-    start = time.perf_counter()
-    try:
-        sizes = publisher.publish(rows)
-    except Exception:
-        metrics.outbox_publish.labels("error").observe(time.perf_counter() - start)
-        raise
-    metrics.outbox_publish.labels("ok").observe(time.perf_counter() - start)
-    for row in rows:
-        metrics.events_published.labels(metrics.type_label(row.type)).inc()
-    for size in sizes:
-        metrics.event_size.observe(size)

@@ -18,7 +18,7 @@ from functory.engine.database import counters
 from functory.engine.database.connection import Tx
 from functory.engine.database.schema import counter, event
 from functory.engine.events import event_row, routing_queue
-from functory.engine.events.batch_publisher import PublishesEvents
+from functory.engine.events.event_publishing import PublishesEvents
 from functory.engine.events.kill_switch import HALTED, HALTED_SQL
 from functory.engine.telemetry import metrics
 

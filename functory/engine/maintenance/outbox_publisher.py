@@ -15,7 +15,8 @@ import contextlib
 from functory.engine.database.connection import Database
 from functory.engine.errors import Unavailable
 from functory.engine.events import outbox
-from functory.engine.events.batch_publisher import BatchPublisher, publish
+from functory.engine.events.batch_publisher import BatchPublisher
+from functory.engine.events.event_publishing import publish
 from functory.engine.events.exchange import EventPublisher
 from functory.engine.maintenance.leader_lease import LeaderLease
 from functory.engine.service import Service

@@ -19,7 +19,7 @@ from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import Unavailable
 from functory.engine.events import routing_queue
 from functory.engine.events import store as event_store
-from functory.engine.events.batch_publisher import PublishesEvents, without_thread
+from functory.engine.events.event_publishing import PublishesEvents, without_thread
 from functory.engine.events.event_row import EventRow
 from functory.engine.executions.direct_dispatch import SendsCommitted
 from functory.engine.firings import cancel_on, firings, idempotency, routing_facts, routing_spans

@@ -24,8 +24,9 @@ from functory.engine.access import grants
 from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
-from functory.engine.events.batch_publisher import BatchPublisher, without_thread
+from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.events.decided_events import EventWriter, TriggerKnowledge
+from functory.engine.events.event_publishing import without_thread
 from functory.engine.events.exchange import EventPublisher
 from functory.engine.events.lineage_tokens import LineageTokens
 from functory.engine.executions import dispatch, file_writes, worker_registry

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.events.batch_publisher import NotPublished
 from functory.engine.events.decided_events import EventWriter
+from functory.engine.events.event_publishing import NotPublished
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
 from functory.engine.settings import load_settings

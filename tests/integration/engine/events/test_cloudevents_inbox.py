@@ -13,8 +13,8 @@ from functory.engine.database import schema
 from functory.engine.errors import Invalid
 from functory.engine.events import cloudevents
 from functory.engine.events import store as event_store
-from functory.engine.events.batch_publisher import OutboxOnly
 from functory.engine.events.cloudevents import Inbox, IncomingEvent
+from functory.engine.events.event_publishing import OutboxOnly
 from tests.support.world import World
 
 pytest_plugins = ["tests.support.world"]

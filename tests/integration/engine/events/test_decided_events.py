@@ -9,8 +9,8 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.events import decided_events, store
-from functory.engine.events.batch_publisher import NotPublished, OutboxOnly
 from functory.engine.events.decided_events import UnwantedTypes
+from functory.engine.events.event_publishing import NotPublished, OutboxOnly
 from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from functory.engine.maintenance import invariants
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge

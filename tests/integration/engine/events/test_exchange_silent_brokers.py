@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from functory.engine.database import schema
 from functory.engine.errors import Unavailable
 from functory.engine.events import exchange, outbox
-from functory.engine.events.batch_publisher import OutboxOnly
+from functory.engine.events.event_publishing import OutboxOnly
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.settings import load_settings
 from functory.workers.sending.dispatcher import Dispatcher

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.events.batch_publisher import OutboxOnly
+from functory.engine.events.event_publishing import OutboxOnly
 from functory.engine.maintenance import tree_deletion
 from tests.support.aging_world import DAY, MONTH, order, parts, publish, roots
 from tests.support.world import World

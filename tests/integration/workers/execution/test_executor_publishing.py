@@ -10,7 +10,8 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Unavailable
-from functory.engine.events.batch_publisher import BatchPublisher, OutboxOnly
+from functory.engine.events.batch_publisher import BatchPublisher
+from functory.engine.events.event_publishing import OutboxOnly
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
