@@ -13,10 +13,10 @@ The process is *sure* while no older batch can wait in the database. What happen
 
 | what happens | the process | the transaction |
 |---|---|---|
-| a transaction begins | is unsure if the memory has no room | SURE in a sure process, else LEFT |
+| a transaction begins | is not sure any more if the memory has no room | SURE in a sure process, else LEFT |
 | the answer: nothing older waits | forgets what it had left | LEFT → ASKED |
 | the answer, or no question: something may wait | | LEFT → HELD_BACK if the memory is in use |
-| batches are left to others | is unsure, and remembers them | |
+| batches are left to others | is not sure, and remembers them | |
 | batches of the memory are left to others | begins a new era, too: what began before goes behind them | |
 | the broker fails | rests | |
 | a sweep begins or ends | asks nothing meanwhile, and does not become sure | |

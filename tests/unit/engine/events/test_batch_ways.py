@@ -104,7 +104,7 @@ def test_a_transaction_that_failed_or_left_its_batches_makes_no_process_sure() -
         lambda ways: ways.begin(1, room=False),
     ],
 )
-def test_a_sure_process_becomes_unsure(event: Callable[[BatchWays], Any]) -> None:
+def test_a_sure_process_is_not_sure_for_ever(event: Callable[[BatchWays], Any]) -> None:
     ways = sure()
     event(ways)
     assert not ways.sure
