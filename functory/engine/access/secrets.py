@@ -59,7 +59,7 @@ class Secrets:
         with self._database.write() as tx:
             # The row is inserted first, even an empty one, so that a second process waits for its lock.
             first = {"name": name, "sealed": b"", "version": 0, "created_at": tx.now, "updated_at": tx.now}
-            created = tx.insert_new(secret, first)
+            created = tx.insert_missing(secret, [first]) == 1
             statement = sa.select(secret).where(secret.c.name == name)
             row = tx.first(statement.with_for_update()) or first
             version = row["version"] + 1

@@ -82,7 +82,7 @@ class Tokens:
             count = sa.select(sa.func.count()).select_from(token).where(token.c.user_id == owner["id"])
             if tx.scalar(count) >= MAX_TOKENS:
                 raise Conflict(f"{owner['name']} has {MAX_TOKENS} tokens", "revoke one first")
-            if not tx.insert_new(token, row):
+            if not tx.insert_missing(token, [row]):
                 raise Conflict(f"{owner['name']} has a token {name!r} already", "choose another name")
             shown = {name: row[name] for name in ("role", "rights", "labels", "prefix")}
             data = shown | {"expires_at": row["expires_at"].isoformat()}

@@ -78,7 +78,7 @@ class Users:
                 "created_at": tx.now,
                 "updated_at": tx.now,
             }
-            if not tx.insert_new(user_account, row):
+            if not tx.insert_missing(user_account, [row]):
                 raise NameTaken(f"there is a user {name} already", try_=f"functory user show {name}")
             data = access | {"password": stored is not None, "identity": identity is not None}
             audit.append(tx, author, "user.create", name, data, after=_digest(row))

@@ -55,7 +55,7 @@ class Agents:
                     "created_at": tx.now,
                     "updated_at": tx.now,
                 }
-                if not tx.insert_new(agent, row):
+                if not tx.insert_missing(agent, [row]):
                     raise Conflict(f"there is an agent {name} already")
             else:
                 tx.execute(_set(name, state="enabled", version=number, updated_at=tx.now))

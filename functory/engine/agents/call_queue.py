@@ -197,12 +197,16 @@ def settle(
 def renew(tx: Tx, name: str, started_at: datetime, ids: Sequence[str]) -> None:
     """Renew the row of a gateway, and the leases of the calls that it waits for."""
     row = {"name": name, "started_at": started_at, "seen_at": tx.now, "calls": len(ids)}
-    tx.upsert(gateway, [row], lambda new: {"seen_at": new.seen_at, "calls": new.calls})
+    tx.upsert(gateway, [row], _seen)
     tx.execute(
         sa.update(llm_call)
         .where(llm_call.c.id.in_(ids), llm_call.c.state == "sent", llm_call.c.gateway == name)
         .values(lease_until=tx.now + timedelta(seconds=LEASE_SECONDS))
     )
+
+
+def _seen(new: Any) -> dict[str, Any]:
+    return {"seen_at": new.seen_at, "calls": new.calls}
 
 
 def leave(tx: Tx, name: str) -> None:
@@ -530,5 +534,9 @@ def store_partial(tx: Tx, texts: Mapping[str, str]) -> None:
     rows = [{"call_id": row["id"], "text": texts[row["id"]], "at": tx.now} for row in open_]
     if not rows:
         return
-    tx.upsert(llm_partial, rows, lambda new: {"text": new.text, "at": new.at})
+    tx.upsert(llm_partial, rows, _longer)
     tx.wake("logs")
+
+
+def _longer(new: Any) -> dict[str, Any]:
+    return {"text": new.text, "at": new.at}

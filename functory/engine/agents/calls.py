@@ -197,7 +197,7 @@ def queue(
     meters.ensure(tx, caller.root_id, settings)
     row = new_row(tx, fields, caller, stored, max_tokens=max_tokens, number=number, nth=nth)
     row["stream"] = chosen["capabilities"]["stream"] and fields.kind == "chat"
-    if not tx.insert_new(llm_call, row):
+    if not tx.insert_missing(llm_call, [row]):
         # Another attempt has asked meanwhile.
         known = tx.first(_OF_REQUEST, {"execution": caller.execution_id, "sha256": fields.sha256, "nth": nth})
         if known is not None:

@@ -68,7 +68,7 @@ class Memory:
             _check_owner(tx, place)
             row = _new_row(tx, text, kind, place, float(importance), days, source)
             known = _same(tx, place, row["text_sha256"])
-            if known is not None or not tx.insert_new(memory, row):
+            if known is not None or not tx.insert_missing(memory, [row]):
                 return _learn_again(tx, known or _same(tx, place, row["text_sha256"]), row) | {"added": False}
             _write_event(tx, "memory.added", [row], {}, cause)
             _make_room(tx, place, cause)

@@ -237,7 +237,7 @@ class Budgets:
                 "updated_at": tx.now,
             }
             before = tx.first(sa.select(quota).where(quota.c.scope == scope, quota.c.name == name))
-            tx.upsert(quota, [row], lambda new: {one: getattr(new, one) for one in _QUOTA_CHANGES})
+            tx.upsert(quota, [row], _replace)
             # A quota that is set anew warns anew.
             today = quota_day.c.day == tx.now.date()
             own = quota_day.c.scope == scope, quota_day.c.name == name
@@ -292,7 +292,8 @@ def quotas_today(tx: Tx, settings: Settings) -> list[dict[str, Any]]:
     return found
 
 
-_QUOTA_CHANGES = ("usd", "tokens", "calls", "author", "updated_at")
+def _replace(new: Any) -> dict[str, Any]:
+    return {one: getattr(new, one) for one in ("usd", "tokens", "calls", "author", "updated_at")}
 
 
 def _quota_limits(tx: Tx, settings: Settings) -> dict[tuple[str, str], Mapping[str, int | None]]:

@@ -48,7 +48,7 @@ class Models:
                 "created_at": tx.now,
                 "updated_at": tx.now,
             }
-            if not tx.insert_new(model, row):
+            if not tx.insert_missing(model, [row]):
                 raise Conflict(
                     f"there is a model {name} already", try_=f"functory model set {name} --price-in 0.15"
                 )

@@ -125,9 +125,11 @@ def append_refused(
         "refused": True,
         "count": count,
     }
-    tx.upsert(
-        audit, [row], lambda new: {"count": audit.c.count + new.count, "time": new.time, "origin": new.origin}
-    )
+    tx.upsert(audit, [row], _count_in)
+
+
+def _count_in(new: Any) -> dict[str, Any]:
+    return {"count": audit.c.count + new.count, "time": new.time, "origin": new.origin}
 
 
 def record_refused(database: Database, author: str, action: str, subject: str) -> None:

@@ -33,7 +33,7 @@ def bump(tx: Tx, name: str) -> int:
     )
     value = tx.scalar(statement)
     if value is None:
-        tx.insert_new(counter, {"name": name, "value": 0})
+        tx.insert_missing(counter, [{"name": name, "value": 0}])
         value = tx.scalar(statement)
     return int(value)
 

@@ -31,12 +31,18 @@ def fetch_all(
     try:
         with sqlalchemy_errors(connection, cursor, text):
             run(cursor, text, parameters)
-            rows = cursor.fetchall()
-            result = cursor.pgresult
-            kinds = tuple(map(result.ftype, range(result.nfields)))
+            return read_all(cursor, connection.dialect, tuple(columns))
     finally:
         cursor.close()
-    converters = _converters(connection.dialect, tuple(columns), kinds)
+
+
+def read_all(
+    cursor: Any, dialect: Dialect, columns: tuple[sa.ColumnElement[Any], ...]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement that has run, with the values that ``columns`` have in Python."""
+    rows = cursor.fetchall()
+    result = cursor.pgresult
+    converters = _converters(dialect, columns, tuple(map(result.ftype, range(result.nfields))))
     if not rows or not converters:
         return rows
     values: list[Any] = [*zip(*rows, strict=True)]

@@ -31,7 +31,7 @@ def read(tx: Tx, what: str = TREES) -> datetime | None:
 def advance(tx: Tx, what: str, cutoff: datetime) -> None:
     """Raise the watermark to ``cutoff``; it never goes back."""
     value = int(cutoff.timestamp() * 1000) + 1
-    tx.insert_new(counter, {"name": what, "value": value})
+    tx.insert_missing(counter, [{"name": what, "value": value}])
     tx.execute(sa.update(counter).where(counter.c.name == what, counter.c.value < value).values(value=value))
 
 

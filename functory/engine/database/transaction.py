@@ -27,7 +27,21 @@ _ROLL_BACK = sa.text("ROLLBACK TO SAVEPOINT functory_part")
 
 
 class Tx:
-    """One open transaction: ``execute`` statements, ``wake`` roles after the commit."""
+    """One open transaction: reads and writes rows, and wakes roles after the commit.
+
+    | write with | when a unique key has a row already | returns | round trip on PostgreSQL |
+    |---|---|---|---|
+    | :meth:`execute` | (any statement) | SQLAlchemy's result | yes |
+    | :meth:`later` | (any statement) | a function for the rows | none |
+    | :meth:`insert` | is an error | nothing | from :data:`COPY_ROWS` rows on, unless ``later`` |
+    | :meth:`insert_missing` | passes the new row over | how many were inserted | yes |
+    | :meth:`insert_returning` | passes the new row over | a column of the inserted rows | yes |
+    | :meth:`upsert` | changes the row that is there | a function for the rows | none, or one when it is called |
+    | :meth:`update_rows` | (changes rows by their primary keys) | nothing | yes |
+
+    What takes no round trip is sent with the next statement that has an answer, or with the commit, and that one raises
+    its errors. SQLite runs it at once. The rows of one call all have the same keys; none are no statement.
+    """
 
     def __init__(
         self, connection: Connection, now: datetime, new_id: Callable[[], str], dialect: str
@@ -54,37 +68,24 @@ class Tx:
         return self.connection.execute(statement, rows)
 
     def later(
-        self, statement: str, parameters: Mapping[str, Any] | None = None
+        self, statement: str | sa.Executable, values: Mapping[str, Any] | None = None
     ) -> Callable[[], list[tuple[Any, ...]]]:
-        """Run a statement whose rows are needed only later, with parameters in the form ``:name`` (and CAST,
-        not ``::``). Returns a function
-        for its rows, which may be called after the next statement or the commit.
-
-        On PostgreSQL it takes no round trip: it is sent with the next statement or with the commit, which raises its
-        errors. The values are the driver's.
+        """Run a statement whose rows are needed only later, or never. A text has parameters in the form ``:name``, and
+        CAST instead of ``::``. Returns a function for its rows (the values are the driver's), which may be called after
+        the next statement with an answer or the commit; before, it returns none.
         """
+        made = _text(statement) if isinstance(statement, str) else statement
         if self.dialect == "postgresql":
-            driver: Any = self.connection.connection.driver_connection
-            text = _for_driver(self.connection.dialect, statement)
-            cursor = driver.later(text, dict(parameters or {}))
+            cursor = self._driver.later(*self._for_driver(made, values or {}))
             return lambda: [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-        result = self.execute(sa.text(statement), dict(parameters or {}))
+        result = self.execute(made, dict(values or {}))
         rows = [tuple(row) for row in result] if result.returns_rows else []
         return lambda: rows
 
-    def send(self) -> None:
-        """Send what waits for the next statement, so that its rows can be read."""
-        if self.dialect == "postgresql":
-            driver: Any = self.connection.connection.driver_connection
-            driver.send_unsent()
-
-    def execute_later(self, statement: sa.Executable, values: Mapping[str, Any]) -> None:
-        """Run one statement that has no answer. On PostgreSQL it takes no round trip, as with :meth:`later`."""
-        if self.dialect == "postgresql":
-            driver: Any = self.connection.connection.driver_connection
-            driver.later(*self._for_driver(statement, values))
-        else:
-            self.execute(statement, values)
+    @property
+    def _driver(self) -> Any:
+        """The connection of PostgreSQL's driver, which keeps back what needs no answer."""
+        return self.connection.connection.driver_connection
 
     def _for_driver(self, statement: sa.Executable, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         text, converters, constants = _compiled_for_driver(self.connection.dialect, statement)
@@ -117,7 +118,7 @@ class Tx:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Let an error in the block undo only what the block has written, its wake-ups, and what it does at the end."""
-        driver: Any = self.connection.connection.driver_connection if self.dialect == "postgresql" else None
+        driver = self._driver if self.dialect == "postgresql" else None
         topics, kept = set(self.topics), len(self._ends)
         if driver is None:
             self.execute(_SAVEPOINT)
@@ -174,55 +175,42 @@ class Tx:
         """Return the first column of the first row, or None."""
         return self.connection.execute(statement, values).scalar()
 
-    def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert ``rows`` (all with the same keys) in one batch; nothing for none.
+    def insert(self, table: sa.Table, rows: Sequence[dict[str, Any]], *, later: bool = False) -> None:
+        """Insert ``rows``. ``later``: for up to some hundreds of rows; for more, COPY costs less than a round trip."""
+        if self.dialect != "postgresql" or not rows:
+            if rows:
+                sqlite_rows.insert_rows(self.connection, table, rows)
+            return
+        from functory.engine.database import row_copy
 
-        On PostgreSQL few rows are sent with the next statement that has an answer, or with the commit, and so are their
-        errors.
-        """
-        if self.dialect == "postgresql" and rows:
-            from functory.engine.database import row_copy
-
-            write = row_copy.copy_rows if len(rows) >= COPY_ROWS else row_copy.insert_later
-            write(self.connection, table, rows)
-        elif rows:
-            sqlite_rows.insert_rows(self.connection, table, rows)
-
-    def insert_later(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert ``rows`` as :meth:`insert` does. On PostgreSQL they are sent with the next statement that has an
-        answer, or with the commit, and so are their errors. For more rows than some hundreds, COPY costs less.
-        """
-        if self.dialect == "postgresql" and len(rows) >= COPY_ROWS:
+        if len(rows) < COPY_ROWS:
+            row_copy.insert_later(self.connection, table, rows)
+        elif later:
             dialect = self.connection.dialect
             statement, defaults = _row_sets().insert_text(dialect, table, tuple(rows[0]))
-            driver: Any = self.connection.connection.driver_connection
-            driver.later(statement, defaults | _row_sets().parameters(dialect, table, rows))
+            self._driver.later(statement, defaults | _row_sets().parameters(dialect, table, rows))
         else:
-            self.insert(table, rows)
+            row_copy.copy_rows(self.connection, table, rows)
 
-    def insert_new(self, table: sa.Table, row: dict[str, Any]) -> bool:
-        """Insert ``row`` unless a unique key has it already. True when it was inserted."""
-        # The row is passed beside the statement and not built into it: an expression for each value costs more than the
-        # insert.
-        statement = _insert_missing(self.dialect, table)
-        # Without this option SQLAlchemy does not keep the row count of an INSERT.
-        result = self.connection.execute(statement, row, execution_options={"preserve_rowcount": True})
-        return result.rowcount == 1
-
-    def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert those of ``rows`` (all with the same keys) that no unique key has already, in one batch.
-
-        Several rows are inserted in the order of their primary keys.
+    def insert_missing(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert those of ``rows`` that no unique key has already, in the order of their primary keys on PostgreSQL.
+        Returns the number of rows that were inserted.
         """
+        if not rows:
+            return 0
         if self.dialect == "postgresql" and len(rows) > 1:
-            self._execute_with_rows(_row_sets().insert_missing(table, tuple(rows[0])), table, rows)
-        elif rows:
-            self.connection.execute(_insert_missing(self.dialect, table), list(rows))
+            statement = _row_sets().insert_missing(table, tuple(rows[0]))
+            values: Any = _row_sets().parameters(self.connection.dialect, table, rows)
+        else:
+            # The rows are passed beside the statement: an expression for each value costs more than the insert.
+            statement, values = _insert_missing(self.dialect, table), list(rows)
+        # Without this option SQLAlchemy does not keep the row count of an INSERT.
+        return self.connection.execute(
+            statement, values, execution_options={"preserve_rowcount": True}
+        ).rowcount
 
     def insert_returning(self, table: sa.Table, rows: Sequence[dict[str, Any]], column: Any) -> set[Any]:
-        """Insert those of ``rows`` (all with the same keys) that no unique key has already. Returns the ``column`` of
-        the inserted rows.
-        """
+        """Insert those of ``rows`` that no unique key has already. Returns the ``column`` of the inserted rows."""
         if not rows:
             return set()
         # The rows are passed beside the statement: it is compiled once for any number of rows, which are sent in
@@ -237,60 +225,46 @@ class Tx:
         rows: Sequence[dict[str, Any]],
         changes: Callable[[Any], Mapping[str, Any]],
         values: Mapping[str, Any] | None = None,
-    ) -> list[dict[str, Any]]:
-        """Insert ``rows`` (all with the same keys), in place of rows with their primary keys. Returns the rows as they
-        are now, locked until the commit.
+    ) -> Callable[[], list[dict[str, Any]]]:
+        """Insert ``rows``, in place of rows with their primary keys. Returns a function for the rows as they are now,
+        locked until the commit. It sends the statement if nothing else has.
 
-        ``changes`` gets the columns of the new row and returns what changes in the one that is there. It may have
-        parameters, whose ``values`` hold for all rows.
+        ``changes`` gets the columns of the new row and returns what changes in the one that is there; the statement is
+        built once for each function, so it is one of a module. It may have parameters, whose ``values`` hold for all
+        rows.
         """
         if not rows:
-            return []
-        if self.dialect == "postgresql":
-            statement = _row_sets().upsert(table, tuple(rows[0]), changes)
-            return _mappings(self._execute_with_rows(statement, table, rows, values))
-        # The rows are passed beside the statement: it is compiled once for any number of rows.
-        return self.rows(_upsert(self.dialect, table, changes), [{**row, **(values or {})} for row in rows])
-
-    def upsert_later(
-        self, table: sa.Table, rows: Sequence[dict[str, Any]], changes: Callable[[Any], Mapping[str, Any]]
-    ) -> Callable[[], list[dict[str, Any]]]:
-        """As :meth:`upsert`; returns a function for the rows. On PostgreSQL it takes no round trip (:meth:`later`), and
-        the values are the driver's. The function sends it if nothing else has.
-        """
-        if self.dialect != "postgresql" or not rows:
-            found = self.upsert(table, rows, changes)
+            return list
+        if self.dialect != "postgresql":
+            # The rows are passed beside the statement: it is compiled once for any number of rows.
+            found = self.rows(
+                _upsert(self.dialect, table, changes), [{**row, **(values or {})} for row in rows]
+            )
             return lambda: found
+        from functory.engine.database import driver_rows
+
+        connection = self.connection
         statement = _row_sets().upsert(table, tuple(rows[0]), changes)
-        text, _, constants = _compiled_for_driver(self.connection.dialect, statement)
-        given = _row_sets().parameters(self.connection.dialect, table, rows)
-        driver: Any = self.connection.connection.driver_connection
-        cursor = driver.later(text, given | constants)
+        given = _row_sets().parameters(connection.dialect, table, rows)
+        text, parameters = self._for_driver(statement, {**given, **(values or {})})
+        cursor = self._driver.later(text, parameters)
 
         def read() -> list[dict[str, Any]]:
-            self.send()
-            names = table.c.keys()
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            with driver_rows.sqlalchemy_errors(connection, cursor, text):
+                self._driver.send_unsent()
+            found = driver_rows.read_all(cursor, connection.dialect, tuple(table.columns))
+            return [dict(zip(table.columns.keys(), row, strict=True)) for row in found]
 
         return read
 
     def update_rows(self, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Change the rows that have the primary keys of ``rows`` (all with the same keys): their other columns."""
+        """Change the rows that have the primary keys of ``rows``: their other columns."""
         if self.dialect == "postgresql" and rows:
-            self._execute_with_rows(_row_sets().update(table, tuple(rows[0])), table, rows)
+            given = _row_sets().parameters(self.connection.dialect, table, rows)
+            self.connection.execute(_row_sets().update(table, tuple(rows[0])), given)
         elif rows:
             named = [{f"new_{name}": value for name, value in row.items()} for row in rows]
             self.connection.execute(_update(table, tuple(rows[0])), named)
-
-    def _execute_with_rows(
-        self,
-        statement: Any,
-        table: sa.Table,
-        rows: Sequence[dict[str, Any]],
-        values: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = _row_sets().parameters(self.connection.dialect, table, rows)
-        return self.connection.execute(statement, {**given, **(values or {})})
 
     def wake(self, *topics: str) -> None:
         """Signal ``topics`` after the commit."""
@@ -322,8 +296,8 @@ def _update(table: sa.Table, names: tuple[str, ...]) -> Any:
 
 
 @functools.cache
-def _for_driver(dialect: Dialect, statement: str) -> str:
-    return str(sa.text(statement).compile(dialect=dialect))
+def _text(statement: str) -> sa.TextClause:
+    return sa.text(statement)
 
 
 @functools.cache

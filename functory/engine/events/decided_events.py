@@ -104,7 +104,7 @@ def append(
         current = facts.trigger_changes == unwanted.trigger_changes
         if current and not facts.halted:
             rows = [_routed(tx, row) if row["type"] in unwanted.types else row for row in rows]
-    tx.insert_later(event, rows)
+    tx.insert(event, rows, later=True)
     pending = [row["id"] for row in rows if row["state"] == "pending"]
     if pending:
         routing_queue.add(tx, pending, published=True)

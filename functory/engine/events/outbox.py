@@ -119,7 +119,7 @@ def has_any(tx: Tx, first_id: str, last_id: str) -> bool:
 
 def mark_published(tx: Tx, ids: Iterable[str]) -> None:
     """Record that the exchange has confirmed all events of these batches."""
-    tx.execute_later(_PUBLISHED, {"ids": list(ids)})
+    tx.later(_PUBLISHED, {"ids": list(ids)})
 
 
 def drop_outbox(database: Database, limit: int) -> int:

@@ -222,7 +222,7 @@ def mark_routed(tx: Tx, ids: Sequence[str]) -> None:
     """pending → routed: final, in the transaction of the events' firings."""
     given = {"ids": list(ids), "now": tx.now}
     if tx.dialect == "postgresql":
-        tx.execute_later(_DONE_AND_ROUTED, given)
+        tx.later(_DONE_AND_ROUTED, given)
     else:
         tx.execute(_DONE, given)
         tx.execute(_ROUTED, given)

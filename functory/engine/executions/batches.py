@@ -164,7 +164,7 @@ class Batches:
                 "lease_until": None,
                 "idempotency_key": idempotency_key,
             }
-            if not tx.insert_new(batch, row):
+            if not tx.insert_missing(batch, [row]):
                 known = tx.first(sa.select(batch).where(batch.c.idempotency_key == idempotency_key))
                 if known is None or known["author"] != author:
                     raise Conflict("this idempotency key was used before", "by somebody else")

@@ -31,7 +31,7 @@ def take(tx: Tx, wanted: Mapping[str, int], maximum: int) -> Callable[[], dict[s
         {"root_id": root, "used": count, "maximum": maximum, "created_at": tx.now}
         for root, count in sorted(wanted.items())
     ]
-    read = tx.upsert_later(budget, rows, _count_in)
+    read = tx.upsert(budget, rows, _count_in)
     return lambda: {row["root_id"]: (row["used"] - wanted[row["root_id"]], row["maximum"]) for row in read()}
 
 

@@ -187,7 +187,7 @@ def record_step(tx: Tx, parent_id: str, step_key: str, id_: str, failed: str | N
     """
     if failed is None:
         new = {"parent_id": parent_id, "step_key": step_key, "execution_id": id_}
-        return tx.insert_new(durable_call, new)
+        return tx.insert_missing(durable_call, [new]) == 1
     given = {"parent": parent_id, "key": step_key, "failed": failed, "new": id_}
     return tx.execute(_STEP_TAKEN_OVER, given).rowcount == 1
 

@@ -123,7 +123,7 @@ class OneStart:
         if self.id_ is None and self.idempotency_key is None and self.step_key is None:
             # No other row can have its keys: it goes out with the commit, and takes no round trip of its own.
             tx.insert(execution, [new])
-        elif not tx.insert_new(execution, new) or not self._record_step(tx, new["id"], step):
+        elif not tx.insert_missing(execution, [new]) or not self._record_step(tx, new["id"], step):
             raise start.KeyTaken(start.RACED)
 
     def _record_step(self, tx: Tx, id_: str, step: dict[str, Any] | None) -> bool:

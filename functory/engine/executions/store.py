@@ -378,7 +378,7 @@ class Executions:
                 replay_of=old["id"],
                 idempotency_key=idempotency_key,
             )
-            if not tx.insert_new(execution, new):
+            if not tx.insert_missing(execution, [new]):
                 raise Conflict(start.RACED, try_="send it again")
             queue_rows.add(tx, [new])
             if author:

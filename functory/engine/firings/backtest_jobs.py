@@ -62,7 +62,7 @@ class BacktestJobs:
                 "lease_until": None,
                 "idempotency_key": idempotency_key,
             }
-            if not tx.insert_new(backtest, row):
+            if not tx.insert_missing(backtest, [row]):
                 known = tx.first(sa.select(backtest).where(backtest.c.idempotency_key == idempotency_key))
                 if known is None or known["author"] != author:
                     raise Conflict("this idempotency key was used before", "by somebody else")

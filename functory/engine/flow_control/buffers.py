@@ -171,7 +171,7 @@ def _upsert_buffers(
                 "changed": first.trigger["changed"],
             }
         )
-    return tx.upsert(match_buffer, rows, _count_in)
+    return tx.upsert(match_buffer, rows, _count_in)()
 
 
 def _count_in(new: Any) -> dict[str, Any]:

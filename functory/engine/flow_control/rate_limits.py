@@ -201,7 +201,7 @@ class RateLimits(RateLimitStates):
     ) -> dict[tuple[str, str], Any]:
         """Insert or lock the rows, and move each ``next_allowed_at`` by the time ``ahead``. Returns the new rows."""
         rows = [self._row(place, limits[place], self._tx.now + ahead[place]) for place in sorted(limits)]
-        used = self._tx.upsert(table, rows, _ahead, {"now": self._tx.now})
+        used = self._tx.upsert(table, rows, _ahead, {"now": self._tx.now})()
         return {(row["owner_id"], row["key"]): row for row in used}
 
     def _row(self, place: tuple[str, str], limit: RateLimit, next_allowed_at: datetime) -> dict[str, Any]:

@@ -112,9 +112,9 @@ def store(
         "platform": platform,
     }
     with database.write() as tx:
-        tx.insert_new(environment, row | {"created_at": tx.now})
+        tx.insert_missing(environment, [row | {"created_at": tx.now}])
         answer = {"environment": key, "created_at": tx.now}
-        if not tx.insert_new(resolution, {"request": request} | answer):
+        if not tx.insert_missing(resolution, [{"request": request} | answer]):
             tx.execute(sa.update(resolution).where(resolution.c.request == request).values(**answer))
     return key
 

@@ -71,7 +71,7 @@ class GrantApprovals:
                     f"functory grant list {name}",
                 )
             row = key | {"id": tx.new_id(), "author": author, "reason": reason, "created_at": tx.now}
-            created = tx.insert_new(grant_approval, row)
+            created = tx.insert_missing(grant_approval, [row]) == 1
             if created:
                 _record_change(tx, "allow", version, kind, value, author, reason)
         return key | {"version": version["number"], "created": created}

@@ -302,7 +302,7 @@ def _store_copy(tx: Tx, plan: _Plan, author: str) -> None:
             if one["sha256"] == version["sha256"]:
                 given = one | {"id": tx.new_id(), "function": new, "sha256": copy["sha256"]}
                 # Versions of the same content share an approval.
-                tx.insert_new(grant_approval, given)
+                tx.insert_missing(grant_approval, [given])
         problem = activations.gate_problem(tx, version | {"name": row["name"]})
         if problem is not None and version["number"] != row["active"]:
             # Its proposal stays with the former name: the gate would not know this copy.

@@ -100,7 +100,7 @@ class State:
             )
         if row is None:
             new = {"function": function, "key": key, "value": value, "version": 1, "updated_at": tx.now}
-            if tx.insert_new(state, new):
+            if tx.insert_missing(state, [new]):
                 return 1
             if expected_version is not None:
                 raise Conflict(f"the state {key!r} was changed meanwhile", "the key was created meanwhile")

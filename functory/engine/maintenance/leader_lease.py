@@ -81,6 +81,6 @@ class LeaderLease:
         """Change the row from ``found`` to ``new``. None when another process was first."""
         with self._database.write() as tx:
             if found is None:
-                return new if tx.insert_new(counter, {"name": self._name, "value": new}) else None
+                return new if tx.insert_missing(counter, [{"name": self._name, "value": new}]) else None
             mine = counter.c.name == self._name, counter.c.value == found
             return new if tx.execute(sa.update(counter).where(*mine).values(value=new)).rowcount else None

@@ -113,7 +113,9 @@ class Verifier(Service):
         if due is not None and due > now:
             return False
         with self._database.write() as tx:
-            if due is None and not tx.insert_new(counter, {"name": name, "value": now + round(seconds)}):
+            if due is None and not tx.insert_missing(
+                counter, [{"name": name, "value": now + round(seconds)}]
+            ):
                 return False
             if due is None:
                 return True
@@ -125,7 +127,7 @@ class Verifier(Service):
     def _put_off(self, name: str, seconds: float) -> None:
         with self._database.write() as tx:
             value = int(tx.now.timestamp()) + round(seconds)
-            if not tx.insert_new(counter, {"name": name, "value": value}):
+            if not tx.insert_missing(counter, [{"name": name, "value": value}]):
                 tx.execute(sa.update(counter).where(counter.c.name == name).values(value=value))
 
 

@@ -84,7 +84,7 @@ def set_next_due(
         "next_at": next_at,
         "watched_from": watched_from,
     }
-    if not tx.insert_new(schedule, {"source_id": row["id"], "missed": 0, **values}):
+    if not tx.insert_missing(schedule, [{"source_id": row["id"], "missed": 0, **values}]):
         tx.execute(sa.update(schedule).where(schedule.c.source_id == row["id"]).values(**values))
 
 

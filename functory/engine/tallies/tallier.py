@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 import structlog
@@ -146,8 +147,8 @@ class Tallier(Service):
                 return None
             start = max(tx.now - KEEP_MINUTES, time_of_id(oldest))
             value = to_milliseconds(rows.begin_of(start, MINUTE))
-            if tx.insert_new(counter, {"name": CURSOR, "value": value}):
-                tx.insert_new(counter, {"name": SINCE, "value": value})
+            if tx.insert_missing(counter, [{"name": CURSOR, "value": value}]):
+                tx.insert_missing(counter, [{"name": SINCE, "value": value}])
             return read_cursor(tx)
 
     def _choose_hour(self) -> datetime | None:
@@ -160,7 +161,7 @@ class Tallier(Service):
         later = now + int(RECOUNT_SECONDS * 1000)
         with self._database.write() as tx:
             if due is None:
-                tx.insert_new(counter, {"name": NEXT_RECOUNT, "value": later})
+                tx.insert_missing(counter, [{"name": NEXT_RECOUNT, "value": later}])
                 return None
             mine = counter.c.name == NEXT_RECOUNT, counter.c.value == due
             if not tx.execute(sa.update(counter).where(*mine).values(value=later)).rowcount:
@@ -202,11 +203,7 @@ class Recount:
     def _store(self, database: Database) -> None:
         with database.write() as tx:
             result = {"code": CODE, "count": self._wrong, "examples": self._examples, "time": tx.now}
-            tx.upsert(
-                verification,
-                [result],
-                lambda new: {"count": new["count"], "examples": new.examples, "time": new.time},
-            )
+            tx.upsert(verification, [result], _replace)
         if self._wrong:
             log.error(
                 "an invariant does not hold",
@@ -215,6 +212,10 @@ class Recount:
                 count=self._wrong,
                 examples=self._examples,
             )
+
+
+def _replace(new: Any) -> dict[str, Any]:
+    return {"count": new["count"], "examples": new.examples, "time": new.time}
 
 
 def read_cursor(tx: Tx) -> int | None:

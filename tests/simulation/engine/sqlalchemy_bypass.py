@@ -177,6 +177,7 @@ class Rows:
         self._plan = plan
         self._found = found
         self.rowcount = rowcount
+        self.returns_rows = bool(plan.keys)
 
     def mappings(self) -> Mappings:
         """Rows as dictionaries."""
