@@ -50,10 +50,9 @@ from functory.workers.sandbox.protocol.plan import Tier
 from functory.workers.sandbox.supervision.inspection import signature_of
 from functory.workers.sandbox.supervision.run import Run, with_traffic
 from functory.workers.sandbox.supervision.supervisor import Supervisor
-from functory.workers.sandbox.supervision.train import Passenger, TrainCalls
+from functory.workers.sandbox.supervision.train import Passenger, Train, TrainCalls, train_frames
 from functory.workers.sandbox.supervision.train_habits import TrainHabits
 from functory.workers.sandbox.supervision.verdict import Verdict, outcome_error
-from functory.workers.sandbox.train_runs import run_train
 
 _log = structlog.get_logger(__name__)
 _STARTS = 3  # a child found dead before it got its task has run nothing: another one is taken
@@ -261,8 +260,40 @@ class Runner:
         except Unavailable:
             on_given_back(passengers)
             raise
-        assert self._warm is not None
-        run_train(pool, self._warm, self._habits, self._monotonic, self._ca_file, passengers, calls)
+        self._train(pool, passengers, calls)
+
+    def _train(self, pool: Pool, passengers: Sequence[Passenger], calls: TrainCalls) -> None:
+        """Find a child for a train, run it there, and give back the passengers that it did not take."""
+        warm = self._warm
+        assert warm is not None
+        wanted = [each for each in passengers if each.control.reason is None and not each.control.withdrawn]
+        riding: Sequence[Passenger] = ()
+        try:
+            if wanted:
+                job = wanted[0].job
+                key = warm_key_of(job, pool_key_of(job, self._ca_file))
+                child = warm.acquire(key)
+                kept = False
+                try:
+                    frames = train_frames([each.job for each in wanted], new=not child.runs)
+                    if frames:
+                        pool.set_lineage(child, job.lineage)
+                        riding = wanted[: len(frames)]
+                        train = Train(riding, child, self._monotonic, calls, pool.task_started)
+                        usable = train.run(frames)
+                        self._habits.note(job.entry, train.seconds, runs=train.answered, talked=train.talked)
+                        kept = usable and warm.put_back(key, child, runs=train.answered, tidy=job.tidy)
+                finally:
+                    if not kept:
+                        pool.reap(child)
+        except (Unavailable, OSError) as error:
+            # No child to be had: those who run alone meet the same, and report it.
+            _log.warning("no process for a train, its executions run alone", reason=str(error))
+        finally:
+            taken = {id(each) for each in riding}
+            rest = [each for each in passengers if id(each) not in taken]
+            if rest:
+                calls.on_given_back(rest)
 
     def inspect(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -24,7 +25,6 @@ from functory.workers.sandbox.network.connection_broker import ConnectionBroker,
 from functory.workers.sandbox.pool.child import Child
 from functory.workers.sandbox.pool.child_reaper import ChildReaper
 from functory.workers.sandbox.pool.options import Options
-from functory.workers.sandbox.pool.pool_entry import PoolEntry, is_unused, spares_of
 from functory.workers.sandbox.pool.pool_key import PoolKey
 from functory.workers.sandbox.pool.zygote_process import STARTING_TASKS, ZygoteProcess
 from functory.workers.sandbox.protocol.plan import Bounds, Tier
@@ -35,6 +35,34 @@ _SPARE_SECONDS = 30.0  # a spare that was not used for this long is ended
 _TIDY_SECONDS = 5.0
 _IDLE_SECONDS = 60.0  # a zygote past its age that was not used for this long is not replaced but ended
 _CLOSE_SECONDS = 5.0
+
+
+@dataclass
+class _Entry:
+    """The zygote and the spares of one pool key; ``since``, ``used`` and ``hot`` are times of the pool's clock.
+
+    ``hot`` is the time of the last use that followed another one soon. ``users`` are threads that are getting a child
+    from it: meanwhile it may not be removed.
+    """
+
+    key: PoolKey
+    starting: threading.Lock = field(default_factory=threading.Lock)
+    zygote: ZygoteProcess | None = None
+    since: float = 0.0
+    used: float = float("-inf")
+    hot: float = float("-inf")
+    renewing: bool = False
+    users: int = 0
+    spares: dict[Bounds, list[Child]] = field(default_factory=dict)
+
+    def all_spares(self) -> list[Child]:
+        return [child for children in self.spares.values() for child in children]
+
+    def is_unused(self) -> bool:
+        """Return True if it has no children but spares, no user, and no replacement on its way."""
+        if self.users or self.renewing:
+            return False
+        return self.zygote is None or self.zygote.child_count() <= len(self.all_spares())
 
 
 class Pool:
@@ -57,7 +85,7 @@ class Pool:
         self._broker = broker
         self._groups = groups
         self._lock = threading.Lock()
-        self._entries: dict[PoolKey, PoolEntry] = {}
+        self._entries: dict[PoolKey, _Entry] = {}
         self._retired: list[ZygoteProcess] = []
         self._ending = threading.Event()
         self._maintenance_thread: threading.Thread | None = None
@@ -85,7 +113,7 @@ class Pool:
         finally:
             self._release_entry(entry)
 
-    def _child(self, entry: PoolEntry, bounds: Bounds) -> Child:
+    def _child(self, entry: _Entry, bounds: Bounds) -> Child:
         now = self._monotonic()
         with self._lock:
             if now - entry.used <= _HOT_SECONDS:
@@ -136,7 +164,7 @@ class Pool:
             ending = [entry.zygote for entry in entries if entry.zygote] + self._retired
             self._retired = []
             # Taken out of the entries, or a thread that replaces a zygote would reap them once more.
-            spares = [child for entry in entries for child in spares_of(entry)]
+            spares = [child for entry in entries for child in entry.all_spares()]
             for entry in entries:
                 entry.spares = {}
         for child in spares:
@@ -151,7 +179,7 @@ class Pool:
         """Close our copies of the original's descriptors in a forked copy of the worker, and end nothing."""
         self._ending = threading.Event()
         for entry in self._entries.values():
-            for child in spares_of(entry):
+            for child in entry.all_spares():
                 child.close()
             if entry.zygote is not None:
                 entry.zygote.close_inherited()
@@ -159,7 +187,7 @@ class Pool:
             zygote.close_inherited()
         self._child_reaper.close_inherited()
 
-    def _acquire_entry(self, key: PoolKey) -> PoolEntry:
+    def _acquire_entry(self, key: PoolKey) -> _Entry:
         """Return the entry of a pool key, which stays until ``_release_entry``."""
         with self._lock:
             if self._ending.is_set():
@@ -171,15 +199,15 @@ class Pool:
                 # Where the system gives no more threads, the next run asks again.
                 thread.start()
                 self._maintenance_thread = thread
-            entry = self._entries.setdefault(key, PoolEntry(key))
+            entry = self._entries.setdefault(key, _Entry(key))
             entry.users += 1
             return entry
 
-    def _release_entry(self, entry: PoolEntry) -> None:
+    def _release_entry(self, entry: _Entry) -> None:
         with self._lock:
             entry.users -= 1
 
-    def _ensure_zygote(self, entry: PoolEntry) -> ZygoteProcess:
+    def _ensure_zygote(self, entry: _Entry) -> ZygoteProcess:
         """Return the zygote of an entry, or start one; only callers that need the same one wait for it."""
         with entry.starting:
             zygote = entry.zygote
@@ -208,7 +236,7 @@ class Pool:
             group = self._groups.acquire(key.memory_bytes, STARTING_TASKS)
         return ZygoteProcess(key, self.tier, group)
 
-    def _replace_if_old(self, entry: PoolEntry, now: float) -> None:
+    def _replace_if_old(self, entry: _Entry, now: float) -> None:
         """Replace a zygote that has served long enough. The next one starts beside it, and no caller waits."""
         with self._lock:
             old = entry.zygote
@@ -221,7 +249,7 @@ class Pool:
         if threads.try_start(self._renew, "functory-zygote", entry, old) is None:
             entry.renewing = False
 
-    def _renew(self, entry: PoolEntry, old: ZygoteProcess) -> None:
+    def _renew(self, entry: _Entry, old: ZygoteProcess) -> None:
         try:
             zygote = self._new_zygote(entry.key)
         except (Unavailable, OSError) as error:
@@ -250,13 +278,13 @@ class Pool:
                 return
         zygote.close(_CLOSE_SECONDS)
 
-    def _make_room(self, wanted: PoolEntry) -> None:
+    def _make_room(self, wanted: _Entry) -> None:
         """End the idle zygotes that were used the longest ago, if there are too many."""
         with self._lock:
             others = [p for p in self._entries.values() if p is not wanted and p.zygote is not None]
             # There is more than one when more pool keys were in use than zygotes may be kept.
             surplus = max(0, len(others) + 1 - self._options.zygotes)
-            idle = sorted(filter(is_unused, others), key=lambda p: p.used)
+            idle = sorted(filter(_Entry.is_unused, others), key=lambda p: p.used)
             victims = idle[:surplus]
             for victim in victims:
                 del self._entries[victim.key]
@@ -265,14 +293,14 @@ class Pool:
         if len(victims) < surplus:
             self.on_crowding()
 
-    def _end_entry(self, entry: PoolEntry) -> None:
+    def _end_entry(self, entry: _Entry) -> None:
         """End an entry that was removed from the table."""
         self._drop_spares(entry)
         zygote, entry.zygote = entry.zygote, None
         if zygote is not None:
             self._retire(zygote)
 
-    def _fork(self, entry: PoolEntry, bounds: Bounds) -> Child:
+    def _fork(self, entry: _Entry, bounds: Bounds) -> Child:
         for _ in range(3):
             zygote = self._ensure_zygote(entry)
             child = self._request(zygote, bounds)
@@ -325,7 +353,7 @@ class Pool:
         self._on_reaped(child)
         return None
 
-    def _top_up(self, entry: PoolEntry, bounds: Bounds) -> None:
+    def _top_up(self, entry: _Entry, bounds: Bounds) -> None:
         """Request spares: the zygote forks them while the execution that took one runs."""
         zygote = entry.zygote
         with self._lock:
@@ -345,9 +373,9 @@ class Pool:
                     continue
             self.reap(child)
 
-    def _drop_spares(self, entry: PoolEntry) -> None:
+    def _drop_spares(self, entry: _Entry) -> None:
         with self._lock:
-            children = spares_of(entry)
+            children = entry.all_spares()
             entry.spares = {}
         for child in children:
             self.reap(child)
@@ -379,14 +407,14 @@ class Pool:
         while not ending.wait(_TIDY_SECONDS):
             now = self._monotonic()
             expired: list[Child] = []
-            old: list[PoolEntry] = []
+            old: list[_Entry] = []
             with self._lock:
                 for entry in list(self._entries.values()):
                     if now - entry.used > _SPARE_SECONDS:
-                        expired += spares_of(entry)
+                        expired += entry.all_spares()
                         entry.spares = {}
                     aged = entry.zygote is not None and now - entry.since > self._options.zygote_seconds
-                    if aged and now - entry.used > _IDLE_SECONDS and is_unused(entry):
+                    if aged and now - entry.used > _IDLE_SECONDS and entry.is_unused():
                         del self._entries[entry.key]
                         old.append(entry)
             for child in expired:
