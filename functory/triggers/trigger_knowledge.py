@@ -16,7 +16,7 @@ import structlog
 from functory.engine import threads
 from functory.engine.database.connection import Database, Tx
 from functory.engine.errors import FunctoryError
-from functory.engine.events.decided_events import UnwantedTypes
+from functory.engine.events.decided_events import KnownTriggers, UnwantedTypes
 from functory.engine.executions.execution_events import WORKER_EVENT_TYPES
 from functory.engine.firings import trigger_store
 from functory.triggers.definition import compile_definition
@@ -30,7 +30,7 @@ REFRESH_SECONDS = 0.2
 
 
 class WorkerTriggerKnowledge:
-    """See :class:`functory.engine.events.decided_events.TriggerKnowledge`. Safe to use from many threads.
+    """Keeps ``known`` up to date for the writers of events. Safe to use from many threads.
 
     ``monotonic`` is the clock of its pauses, in seconds.
     """
@@ -38,24 +38,19 @@ class WorkerTriggerKnowledge:
     def __init__(self, database: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._monotonic = monotonic
-        self._unwanted: UnwantedTypes | None = None
+        self.known = KnownTriggers()
         self._version = -1
         # The types that a trigger could match, by its id; without those that match none.
         self._wanted: dict[str, frozenset[str]] = {}
         self._refreshing = threading.Lock()
         self._refreshed_at = -REFRESH_SECONDS
 
-    def unwanted(self) -> UnwantedTypes | None:
-        """Return the types that no trigger could match when they were last read."""
-        found = self._unwanted
-        if found is None:
-            self.refresh_later()
-        return found
-
-    def refresh_later(self) -> None:
+    def refresh_if_stale(self) -> None:
         """Read what has changed in a thread, unless that is being done or was done just now."""
-        if self._monotonic() - self._refreshed_at < REFRESH_SECONDS or not self._refreshing.acquire(
-            blocking=False
+        if (
+            not self.known.is_stale
+            or self._monotonic() - self._refreshed_at < REFRESH_SECONDS
+            or not self._refreshing.acquire(blocking=False)
         ):
             return
         if threads.try_start(self._run, "functory-trigger-types") is None:
@@ -76,16 +71,18 @@ class WorkerTriggerKnowledge:
     def refresh(self, tx: Tx) -> None:
         """Read the triggers that changed since the last time."""
         version = trigger_store.set_version(tx)
-        if version == self._version:
-            return
-        for row in trigger_store.changed_since(tx, self._version):
-            wanted = self.wanted_by(row)
-            if wanted:
-                self._wanted[row["id"]] = wanted
-            else:
-                self._wanted.pop(row["id"], None)
-        self._version = version
-        self._unwanted = UnwantedTypes(version, WORKER_EVENT_TYPES.difference(*self._wanted.values()))
+        if version != self._version:
+            for row in trigger_store.changed_since(tx, self._version):
+                wanted = self.wanted_by(row)
+                if wanted:
+                    self._wanted[row["id"]] = wanted
+                else:
+                    self._wanted.pop(row["id"], None)
+            self._version = version
+            unwanted = WORKER_EVENT_TYPES.difference(*self._wanted.values())
+            self.known.unwanted = UnwantedTypes(version, unwanted)
+        # A change that a writer has found since is found again by the next one.
+        self.known.is_stale = False
 
     def wanted_by(self, row: Mapping[str, Any]) -> frozenset[str]:
         """Return the types of a worker's events that a trigger (its row) could match."""

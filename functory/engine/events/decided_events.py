@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -39,34 +39,33 @@ class TriggerFacts:
     trigger_changes: int
 
 
-class TriggerKnowledge(Protocol):
-    """What a process knows about the triggers. Asking costs nothing: no function waits for the database."""
+@dataclass
+class KnownTriggers:
+    """What a process knows about the triggers. A thread that reads them sets ``unwanted``: None before the first time.
 
-    def unwanted(self) -> UnwantedTypes | None:
-        """Return the types that no trigger can want; None while the triggers have not been read."""
-        ...
+    A writer of events that finds it out of date sets ``is_stale``, so that the thread reads them again.
+    """
 
-    def refresh_later(self) -> None:
-        """Read the triggers again, soon and in another transaction: they have changed."""
-        ...
+    unwanted: UnwantedTypes | None = None
+    is_stale: bool = True
 
 
 class EventWriter:
     """Writes the events of one process: those of unwanted types as decided events, and publishes all of them.
 
-    Without ``knowledge`` all events wait for a router.
+    Without ``known`` all events wait for a router.
     """
 
-    def __init__(self, publisher: PublishesEvents, knowledge: TriggerKnowledge | None = None) -> None:
+    def __init__(self, publisher: PublishesEvents, known: KnownTriggers | None = None) -> None:
         self._publisher = publisher
-        self._knowledge = knowledge
+        self._known = known
 
     def append(self, tx: Tx, rows: Sequence[dict[str, Any]], facts: TriggerFacts | None = None) -> None:
         """Write new event rows (all with the same keys). ``facts`` as in :func:`append`."""
-        knowledge = self._knowledge
-        unwanted = None if knowledge is None else knowledge.unwanted()
-        if not append(tx, rows, unwanted, self._publisher, facts) and knowledge is not None:
-            knowledge.refresh_later()
+        known = self._known
+        unwanted = None if known is None else known.unwanted
+        if not append(tx, rows, unwanted, self._publisher, facts) and known is not None:
+            known.is_stale = True
 
 
 # The facts, as parts of a statement that a claim or a result runs anyway: in SQL, and as columns.

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
@@ -25,7 +26,7 @@ from functory.engine.access.path_grants import ProtectedPaths
 from functory.engine.database.connection import Database
 from functory.engine.errors import FunctoryError, Unavailable
 from functory.engine.events.batch_publisher import BatchPublisher
-from functory.engine.events.decided_events import EventWriter, TriggerKnowledge
+from functory.engine.events.decided_events import EventWriter, KnownTriggers
 from functory.engine.events.event_publishing import without_thread
 from functory.engine.events.exchange import EventPublisher
 from functory.engine.events.lineage_tokens import LineageTokens
@@ -63,7 +64,17 @@ log = structlog.get_logger("functory.worker")
 # Time after the grace period to release the executions that were killed.
 RELEASE_SECONDS = 2.0
 
-# Makes what a worker process knows about the triggers of a database.
+
+class TriggerKnowledge(Protocol):
+    """Keeps ``known``, what the writer of events knows about the triggers of a database."""
+
+    known: KnownTriggers
+
+    def refresh_if_stale(self) -> None:
+        """Read the triggers again if they have changed, in a thread: the call does not wait for the database."""
+        ...
+
+
 KnowTriggers = Callable[[Database], TriggerKnowledge]
 
 
@@ -94,8 +105,9 @@ class Executor:
         self._owns_database = owns_database
         self.worker_id = worker_id
         self._batches = batches
+        self._triggers = know_triggers(database) if know_triggers else None
         writer = EventWriter(
-            batches or without_thread(settings), know_triggers(database) if know_triggers else None
+            batches or without_thread(settings), self._triggers.known if self._triggers else None
         )
         self._attempts = Attempts(
             database,
@@ -296,6 +308,9 @@ class Executor:
 
     def _run_all(self, claims: Sequence[Running]) -> None:
         """Run the claims of one message and store their results: in trains, or one after another."""
+        # The claim has written events, and so found out whether the triggers have changed.
+        if self._triggers is not None:
+            self._triggers.refresh_if_stale()
         results = self._result_groups.group(len(claims))
         try:
             for same in by_version(claims):

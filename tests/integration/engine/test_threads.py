@@ -123,8 +123,14 @@ def test_a_worker_reads_the_triggers_after_a_thread_was_refused(
     monkeypatch.setattr(trigger_knowledge, "REFRESH_SECONDS", 0.0)
     knowledge = WorkerTriggerKnowledge(world.database)
     with refused("functory-trigger-types"):
-        assert knowledge.unwanted() is None
-        assert wait_for(knowledge.unwanted) is not None
+        knowledge.refresh_if_stale()
+        assert knowledge.known.unwanted is None
+
+        def read() -> object:
+            knowledge.refresh_if_stale()
+            return knowledge.known.unwanted
+
+        assert wait_for(read) is not None
 
 
 def test_a_gateway_starts_after_a_thread_was_refused(world: World) -> None:

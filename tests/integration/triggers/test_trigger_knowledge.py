@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from functory.engine.database import schema
-from functory.engine.events.decided_events import EventWriter
+from functory.engine.events.decided_events import EventWriter, UnwantedTypes
 from functory.engine.events.event_publishing import NotPublished
 from functory.engine.executions.attempts import Attempts
 from functory.engine.executions.retry_or_dead import AttemptResult
@@ -34,13 +34,19 @@ def knowledge(world: World) -> WorkerTriggerKnowledge:
     return WorkerTriggerKnowledge(world.database)
 
 
+def read(knowledge: WorkerTriggerKnowledge) -> UnwantedTypes | None:
+    """What it knows; it is read again soon, as before each message of a worker."""
+    knowledge.refresh_if_stale()
+    return knowledge.known.unwanted
+
+
 @pytest.fixture
 def worker(world: World, knowledge: WorkerTriggerKnowledge) -> Attempts:
     """A worker that has read the triggers."""
     world.function("work")
-    wait_for(knowledge.unwanted)
+    wait_for(lambda: read(knowledge))
     world.route()
-    writer = EventWriter(NotPublished(), knowledge)
+    writer = EventWriter(NotPublished(), knowledge.known)
     return Attempts(world.database, "worker", lease_seconds=LEASE, append_events=writer.append)
 
 
@@ -58,7 +64,7 @@ def pending(world: World) -> list[str]:
 
 
 def is_current(world: World, knowledge: WorkerTriggerKnowledge) -> bool:
-    known = knowledge.unwanted()
+    known = read(knowledge)
     (counter,) = world.rows(schema.counter, schema.counter.c.name == "triggers")
     return known is not None and known.trigger_changes == counter["value"]
 

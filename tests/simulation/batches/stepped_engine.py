@@ -85,8 +85,8 @@ class _Knowledge(WorkerTriggerKnowledge):
 
     asked = False
 
-    def refresh_later(self) -> None:
-        self.asked = True
+    def refresh_if_stale(self) -> None:
+        self.asked = self.known.is_stale
 
     def refresh_if_asked(self) -> None:
         if self.asked:

@@ -69,9 +69,10 @@ class SimulatedTriggerKnowledge(WorkerTriggerKnowledge):
         self._world = world
         self._asked = False
 
-    def refresh_later(self) -> None:
-        self._asked = True
-        self._world.signal({"triggers"})
+    def refresh_if_stale(self) -> None:
+        if self.known.is_stale:
+            self._asked = True
+            self._world.signal({"triggers"})
 
     def wanted_by(self, row: Mapping[str, Any]) -> frozenset[str]:
         # To compile a trigger takes longer than all steps of a seed.

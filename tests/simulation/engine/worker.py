@@ -103,8 +103,8 @@ class Worker(Process):
         self._batches = SimulatedBatchPublisher(world)
         self._knowledge = SimulatedTriggerKnowledge(world)
         # As with a worker that celery starts: it knows no triggers.
-        knows = world.rng.random() < 0.8
-        writer = EventWriter(self._batches, self._knowledge if knows else None)
+        self._knows = world.rng.random() < 0.8
+        writer = EventWriter(self._batches, self._knowledge.known if self._knows else None)
         self.attempts = Attempts(
             world.database,
             worker,
@@ -177,6 +177,8 @@ class Worker(Process):
             yield (0.05, None) if runs or ids else (POLL * 0.5, None)
 
     def _hold(self, claims: Sequence[Claim]) -> list[Run]:
+        if self._knows:
+            self._knowledge.refresh_if_stale()
         runs = [Run(claim, self.world.now) for claim in claims]
         for run in runs:
             self.running[run.key] = run

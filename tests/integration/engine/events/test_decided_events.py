@@ -23,7 +23,7 @@ def known(world: World) -> UnwantedTypes:
     knowledge = WorkerTriggerKnowledge(world.database)
     with world.database.read() as tx:
         knowledge.refresh(tx)
-    found = knowledge.unwanted()
+    found = knowledge.known.unwanted
     assert found is not None
     return found
 
