@@ -190,7 +190,7 @@ def poison(hook: Hook) -> None:
     decide = Router.decide
 
     def decided(self: Router, row: Any, now: Any) -> Any:
-        if row["type"] == "poison" and hook.due():
+        if row.type == "poison" and hook.due():
             os.write(1, f"{SAID}fails to route\n".encode())
             raise RuntimeError("poison")
         return decide(self, row, now)

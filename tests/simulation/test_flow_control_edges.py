@@ -89,8 +89,8 @@ WRONG: dict[str, tuple[str, Edit]] = {
         Edit(
             "functory.engine.executions.throttled_claims",
             "keep_with_token",
-            'row["throttle"] is not None',
-            'row["throttle"] is not None and row["attempt"] == 1',
+            "row.throttle is not None",
+            "row.throttle is not None and row.attempt == 1",
         ),
     ),
     "what is dropped counts": (
@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
             "functory.engine.firings.idempotency",
             "decide",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
-            'keys.use(trigger["id"], controls.idempotency, row["id"])\n'
+            'keys.use(trigger["id"], controls.idempotency, row.id)\n'
             '            refused.append((row, Suppress(trigger, "idempotent")))',
         ),
     ),

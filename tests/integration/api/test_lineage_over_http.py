@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from functory.client.functory import Functory
 from functory.engine.access.secrets import Secrets
+from functory.engine.events.causation import CausingExecution
 from functory.engine.events.lineage_tokens import HEADER, TRACESTATE, VALID_FOR, LineageTokens
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
@@ -25,10 +27,11 @@ BODY = b'{"action": "opened"}'
 
 
 @pytest.fixture
-def row(functory: Functory) -> dict[str, Any]:
+def row(functory: Functory) -> CausingExecution:
     """An execution."""
     functory.functions.save("def caller():\n    return None\n")
-    return functory.executions.start("caller", {})
+    started = functory.executions.start("caller", {})
+    return CausingExecution(**{name: started[name] for name in CausingExecution.__struct_fields__})
 
 
 def now(functory: Functory) -> datetime:
@@ -36,7 +39,7 @@ def now(functory: Functory) -> datetime:
 
 
 @pytest.fixture
-def headers(functory: Functory, row: dict[str, Any]) -> dict[str, str]:
+def headers(functory: Functory, row: CausingExecution) -> dict[str, str]:
     return LineageTokens(functory.secrets.derive_keys).headers(row, now(functory))
 
 
@@ -59,19 +62,19 @@ def cause_of(functory: Functory, event_id: str) -> tuple[str, str | None, int]:
 
 @pytest.mark.parametrize("names", [{HEADER}, {TRACESTATE}, {HEADER, TRACESTATE, "traceparent"}])
 def test_a_webhook_continues_the_tree(
-    functory: Functory, url: str, row: dict[str, Any], headers: dict[str, str], names: set[str]
+    functory: Functory, url: str, row: CausingExecution, headers: dict[str, str], names: set[str]
 ) -> None:
     before = counted("continued")
     event = deliver(url, {name: headers[name] for name in names})
-    assert cause_of(functory, event) == (row["root_id"], row["id"], row["depth"])
+    assert cause_of(functory, event) == (row.root_id, row.id, row.depth)
     assert counted("continued") == before + 1
 
 
 def test_a_token_among_the_entries_of_other_traces_is_found(
-    functory: Functory, url: str, row: dict[str, Any], headers: dict[str, str]
+    functory: Functory, url: str, row: CausingExecution, headers: dict[str, str]
 ) -> None:
     state = f"other=1, {headers[TRACESTATE]} ,third=2"
-    assert cause_of(functory, deliver(url, {TRACESTATE: state}))[1] == row["id"]
+    assert cause_of(functory, deliver(url, {TRACESTATE: state}))[1] == row.id
 
 
 def attributes(number: int, **more: Any) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def attributes(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_events_continue_the_tree_in_each_form(
-    functory: Functory, url: str, row: dict[str, Any], headers: dict[str, str]
+    functory: Functory, url: str, row: CausingExecution, headers: dict[str, str]
 ) -> None:
     def send(content: Any, media: str, **more: str) -> Any:
         given = {"content-type": media, **more}
@@ -87,7 +90,7 @@ def test_events_continue_the_tree_in_each_form(
         assert answer.status_code == 202, answer.text
         return answer.json()
 
-    wanted = (row["root_id"], row["id"], row["depth"])
+    wanted = (row.root_id, row.id, row.depth)
     binary = {f"ce-{name}": value for name, value in attributes(1).items()}
     assert cause_of(functory, send({}, "application/json", **binary, **headers)["event"]) == wanted
     structured = "application/cloudevents+json"
@@ -132,12 +135,12 @@ def test_a_token_that_is_not_ours_is_ignored_and_counted(
 
 
 def test_a_token_is_stale_after_its_time_and_means_nothing_elsewhere(
-    functory: Functory, row: dict[str, Any], headers: dict[str, str]
+    functory: Functory, row: CausingExecution, headers: dict[str, str]
 ) -> None:
     tokens = LineageTokens(functory.secrets.derive_keys)
     given, made = list(headers.items()), now(functory)
     found = tokens.verify(given, made + VALID_FOR - timedelta(seconds=2))
-    assert found is not None and found.execution_id == row["id"]
+    assert found is not None and found.execution_id == row.id
     before = counted("stale")
     assert tokens.verify(given, made + VALID_FOR + timedelta(seconds=2)) is None
     assert counted("stale") == before + 1, "both headers have the same token"
@@ -149,9 +152,9 @@ def test_a_token_is_stale_after_its_time_and_means_nothing_elsewhere(
 
 
 def test_a_token_of_a_tree_that_was_deleted_is_ignored_and_counted(
-    functory: Functory, url: str, row: dict[str, Any]
+    functory: Functory, url: str, row: CausingExecution
 ) -> None:
-    gone = row | {"id": "01998c5e-0000-7000-8000-000000000000"}
+    gone = replace(row, id="01998c5e-0000-7000-8000-000000000000")
     headers = LineageTokens(functory.secrets.derive_keys).headers(gone, now(functory))
     before = counted("unknown")
     event = deliver(url, headers)
@@ -159,15 +162,17 @@ def test_a_token_of_a_tree_that_was_deleted_is_ignored_and_counted(
     assert counted("unknown") == before + 1
 
 
-def test_the_deepest_of_several_tokens_counts(functory: Functory, row: dict[str, Any]) -> None:
+def test_the_deepest_of_several_tokens_counts(functory: Functory, row: CausingExecution) -> None:
     tokens = LineageTokens(functory.secrets.derive_keys)
-    given = [(HEADER, tokens.headers(row | {"depth": depth}, now(functory))[HEADER]) for depth in (1, 7, 3)]
+    given = [
+        (HEADER, tokens.headers(replace(row, depth=depth), now(functory))[HEADER]) for depth in (1, 7, 3)
+    ]
     found = tokens.verify(given, now(functory))
     assert found is not None and found.depth == 7
 
 
 def test_without_a_key_requests_carry_nothing_and_none_is_read(
-    functory: Functory, row: dict[str, Any], headers: dict[str, str]
+    functory: Functory, row: CausingExecution, headers: dict[str, str]
 ) -> None:
     settings = Settings(home=functory.settings.home / "elsewhere", broker_url=SecretStr("none://"))
     tokens = LineageTokens(Secrets(functory.database, settings).derive_keys)
@@ -176,13 +181,13 @@ def test_without_a_key_requests_carry_nothing_and_none_is_read(
 
 
 def test_headers_have_the_form_of_a_trace_context_and_no_key(
-    functory: Functory, row: dict[str, Any], headers: dict[str, str]
+    functory: Functory, row: CausingExecution, headers: dict[str, str]
 ) -> None:
     assert re.fullmatch(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", headers["traceparent"])
     name, _, value = headers[TRACESTATE].partition("=")
     assert re.fullmatch(r"[a-z][a-z0-9_*/-]*", name)
     assert value == headers[HEADER] and re.fullmatch(r"[\x21-\x2b\x2d-\x3c\x3e-\x7e]{1,256}", value)
-    ids = [row["root_id"], row["id"]]
+    ids = [row.root_id, row.id]
     assert [headers[HEADER].split(".")[part] for part in (2, 3)] == [one.replace("-", "") for one in ids]
 
 

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from functory.engine.database import notifications
 from functory.engine.errors import Unavailable
 from functory.engine.events.batch_publisher import BatchPublisher
+from functory.engine.events.event_row import EventRow
 from functory.engine.settings import load_settings
 from functory.triggers import trigger_knowledge
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
@@ -96,8 +97,8 @@ def test_events_are_published_after_a_thread_was_refused(world: World) -> None:
         def __init__(self) -> None:
             self.ids: list[str] = []
 
-        def publish(self, rows: list[dict[str, str]]) -> list[int]:
-            self.ids += [row["id"] for row in rows]
+        def publish(self, rows: list[EventRow]) -> list[int]:
+            self.ids += [row.id for row in rows]
             return [100] * len(rows)
 
         def close(self) -> None:

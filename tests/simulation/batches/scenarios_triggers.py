@@ -256,7 +256,7 @@ def starts_that_are_buffered(engine: SteppedEngine) -> None:
 def an_event_that_cannot_be_routed(engine: SteppedEngine) -> None:
     engine.function("work")
     engine.trigger("t", "work", "tick")
-    engine.refuses = lambda row: bool(row["data"] and row["data"].get("poison"))
+    engine.refuses = lambda row: bool(row.data and row.data.get("poison"))
     engine.emit("tick", *range(4))
     engine.emit("tick", 4, poison=True)
     engine.emit("tick", *range(5, 11))

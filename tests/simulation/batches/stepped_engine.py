@@ -9,9 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from functory.engine.database.clock import ManualClock
 from functory.engine.database.connection import Database
 from functory.engine.events import emit_many
+from functory.engine.events.event_row import EventRow
 from functory.engine.maintenance import canceller
 from functory.engine.maintenance.compensator import Compensator
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
@@ -45,8 +48,8 @@ class _Recorder:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-        self.rows += [dict(row) for row in rows]
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
+        self.rows += [asdict(row) for row in rows]
         return [0] * len(rows)
 
     def close(self) -> None:
@@ -60,7 +63,7 @@ class _Router(Router):
         super().__init__(engine.world.database, engine.world.settings)
         self._engine = engine
 
-    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
+    def decide(self, row: EventRow, now: datetime) -> list[Decision]:
         if self._engine.refuses(row):
             raise RuntimeError("a decision that raises")
         return super().decide(row, now)

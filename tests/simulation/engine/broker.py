@@ -3,10 +3,10 @@ confirms events; it may fail after some events of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from functory.engine.errors import Unavailable
+from functory.engine.events.event_row import EventRow
 from tests.simulation.engine.world import World
 
 
@@ -52,13 +52,13 @@ class Broker:
             return None
         return self._messages.pop(self._world.rng.randrange(len(self._messages)))
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+    def publish(self, rows: Sequence[EventRow]) -> Sequence[int]:
         """Take events for subscribers, as an exchange does. Raises :class:`Unavailable` after some of them."""
         world, plan = self._world, self._world.plan
         for row in rows:
             if self.away or plan.happens(plan.failed_send):
                 raise Unavailable("the broker cannot be used", "it is away", "wait")
-            world.record.published.add(row["id"].replace("-", ""))
+            world.record.published.add(row.id.replace("-", ""))
         world.note("published", len(rows))
         return [0] * len(rows)
 

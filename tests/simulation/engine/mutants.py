@@ -196,7 +196,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.triggers.routing.router",
                 "Router.route",
-                '    routing_queue.mark_routed(tx, [event["id"] for event in events])\n',
+                "    routing_queue.mark_routed(tx, [event.id for event in events])\n",
                 "",
             ),
             Edit(
@@ -206,7 +206,7 @@ MUTANTS: Sequence[Mutant] = (
                 "            batch = self._take(tx)\n"
                 "            result = self.route(tx, batch)\n"
                 "        with self._database.write() as tx:\n"
-                '            routing_queue.mark_routed(tx, [row["id"] for row in batch.events])\n',
+                "            routing_queue.mark_routed(tx, [row.id for row in batch.events])\n",
             ),
         ],
         alter=_without_keys,
@@ -259,7 +259,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.triggers.routing.guards",
                 "check_guards",
-                'event["depth"] + 1 > limit',
+                "event.depth + 1 > limit",
                 "False",
                 also=["functory.triggers.routing.decision"],
             )
@@ -315,7 +315,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.cancel_row",
                 "_cancel_queued",
-                'queue_rows.remove_queued(tx, row["id"])',
+                "queue_rows.remove_queued(tx, row.id)",
                 "pass",
             )
         ],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from functory.engine.errors import Unavailable
 from functory.engine.events import receipts
+from functory.engine.events.event_row import EventRow
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.executions.dispatch_window import DispatchWindow
 from functory.engine.maintenance import canceller, compensator
@@ -112,8 +112,8 @@ class SimulatedRouter(Router):
 
     world: World
 
-    def decide(self, row: Mapping[str, Any], now: datetime) -> list[Decision]:
-        if row["type"] == POISON and not self.world.deck.cured(self.world):
+    def decide(self, row: EventRow, now: datetime) -> list[Decision]:
+        if row.type == POISON and not self.world.deck.cured(self.world):
             raise RuntimeError("a decision that raises")
         return super().decide(row, now)
 

@@ -126,11 +126,11 @@ def test_publisher_and_router_never_hide_events_from_each_other(postgres_url: st
         id_ = event_store.Events(database).emit("order.placed", {})
         with database.write() as router:
             taken = routing_queue.take_pending(router, 10)
-            assert [row["id"] for row in taken.events] == [id_]
+            assert [row.id for row in taken.events] == [id_]
             with database.write() as other:
                 outbox.put(other, [id_])
             with database.write() as publisher:
                 _, rows = outbox.claim_unpublished(publisher, 10, 60)
-                assert [row["id"] for row in rows] == [id_]
+                assert [row.id for row in rows] == [id_]
     finally:
         database.close()

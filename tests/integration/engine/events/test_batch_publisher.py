@@ -10,9 +10,10 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Unavailable
-from functory.engine.events import batch_publisher, outbox, routing_queue
+from functory.engine.events import batch_publisher, event_row, outbox, routing_queue
 from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.events.event_publishing import OutboxOnly
+from functory.engine.events.event_row import EventRow
 from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from functory.engine.maintenance import state_gauges
 from functory.engine.maintenance.outbox_publisher import OutboxCleaner, OutboxPublisher
@@ -33,12 +34,12 @@ class Exchange:
         self.down = False
         self.before: Callable[[], Any] = lambda: None
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
         self.calls += 1
         self.before()
         if self.down:
             raise Unavailable("the broker cannot be used")
-        self.ids += [row["id"] for row in rows]
+        self.ids += [row.id for row in rows]
         return [100] * len(rows)
 
     def close(self) -> None:
@@ -378,7 +379,7 @@ def test_what_is_left_to_others_does_not_overtake_the_memory(
 def test_transactions_side_by_side_are_published_from_memory(publishers: Publishers) -> None:
     world, batches = publishers.world, publishers.batches
     ids = publishers.emit(2)
-    rows = [world.events.get(id_) for id_ in ids]
+    rows = [event_row.from_mapping(world.events.get(id_)) for id_ in ids]
     with world.database.write() as one, world.database.write() as two:
         batches.put(one, rows[:1])
         batches.put(two, rows[1:])

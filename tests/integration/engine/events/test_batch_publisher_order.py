@@ -16,6 +16,7 @@ import pytest
 from functory.engine.database.clock import ServerClock
 from functory.engine.events import batch_publisher
 from functory.engine.events.batch_publisher import BatchPublisher
+from functory.engine.events.event_row import EventRow
 from functory.engine.events.exchange import EventPublisher, topic_exchange
 from functory.engine.maintenance.outbox_publisher import OutboxPublisher
 from functory.engine.settings import Settings, load_settings
@@ -37,7 +38,7 @@ class SlowPublisher(EventPublisher):
         super().__init__(settings)
         self.may = threading.Event()
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
         assert self.may.wait(patient(30))
         return super().publish(rows)
 

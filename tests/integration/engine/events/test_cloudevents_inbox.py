@@ -11,8 +11,7 @@ import pytest
 
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
-from functory.engine.events import cloudevents
-from functory.engine.events import store as event_store
+from functory.engine.events import cloudevents, envelope
 from functory.engine.events.cloudevents import Inbox, IncomingEvent
 from functory.engine.events.event_publishing import OutboxOnly
 from tests.support.world import World
@@ -38,7 +37,7 @@ def test_an_event_is_stored_with_all_that_its_sender_said(world: World) -> None:
     row = world.events.get(id_)
     assert not known
     assert row["time"] == datetime(2020, 1, 1, tzinfo=UTC)
-    assert event_store.envelope(row) == {
+    assert envelope.of_mapping(row) == {
         "specversion": "1.0",
         "id": id_,
         "source": "/shop",

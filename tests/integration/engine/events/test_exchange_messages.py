@@ -13,10 +13,12 @@ import pytest
 
 from functory.engine.errors import Unavailable
 from functory.engine.events import store as event_store
+from functory.engine.events.event_row import EventRow
 from functory.engine.events.exchange import EventPublisher, connect, topic_exchange
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings, load_settings
 from tests.services.faulty_proxy import FaultyProxy
+from tests.support.event_rows import event_row
 
 BROKERS = [
     pytest.param("redis", marks=pytest.mark.redis),
@@ -25,20 +27,9 @@ BROKERS = [
 ID = "01998c5e-0000-7000-8000-{:012x}"
 
 
-def row(number: int, type_: str = "order.placed", data: Any = None, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": ID.format(number),
-        "type": type_,
-        "source": "/functory/api",
-        "subject": None,
-        "time": datetime(2026, 1, 2, 3, 4, 5, number, UTC),
-        "data": data,
-        "extensions": None,
-        "root_id": ID.format(0),
-        "cause_execution_id": None,
-        "depth": 0,
-        **fields,
-    }
+def row(number: int, type_: str = "order.placed", data: Any = None, **fields: Any) -> EventRow:
+    time = datetime(2026, 1, 2, 3, 4, 5, number, UTC)
+    return event_row(ID.format(number), type=type_, time=time, data=data, root_id=ID.format(0), **fields)
 
 
 ROWS = [
@@ -106,11 +97,11 @@ def publish_with_kombu(settings: Settings, rows: list[dict[str, Any]]) -> None:
         for one in rows:
             producer.publish(
                 json_codec.encode(event_store.envelope(one)),
-                routing_key=one["type"],
+                routing_key=one.type,
                 content_type="application/cloudevents+json",
                 content_encoding="utf-8",
                 delivery_mode=2,
-                message_id=one["id"],
+                message_id=one.id,
                 retry=False,
             )
 
@@ -140,7 +131,7 @@ def test_a_batch_is_what_kombu_sends_one_by_one(
     found = [shown(message) for message in subscriber.all()]
     assert found == expected
     assert sizes == [len(json_codec.encode(event_store.envelope(one))) for one in ROWS]
-    assert [json.loads(one["body"])["id"] for one in found] == [one["id"] for one in ROWS]
+    assert [json.loads(one["body"])["id"] for one in found] == [one.id for one in ROWS]
 
 
 @pytest.mark.redis

@@ -162,7 +162,7 @@ def test_two_publishers_do_not_publish_the_same_event(world: World, monkeypatch:
     second: list[bool] = []
 
     def publish(self: exchange.EventPublisher, rows: Any) -> list[int]:
-        published.extend(row["id"] for row in rows)
+        published.extend(row.id for row in rows)
         if not second:
             second.append(True)
             OutboxPublisher(world.database, world.settings).run_once()
@@ -187,7 +187,7 @@ def test_events_of_a_publisher_that_died_are_published_by_another(
         raise Died
 
     def publish(self: exchange.EventPublisher, rows: Any) -> list[int]:
-        published.extend(row["id"] for row in rows)
+        published.extend(row.id for row in rows)
         return []
 
     id_ = world.events.emit("order.placed", {})

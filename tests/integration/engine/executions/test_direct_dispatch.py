@@ -236,7 +236,7 @@ def test_a_batch_that_fails_is_sent_event_by_event(
     decide = Router.decide
 
     def refuse(self: Router, row: Any, now: Any) -> Any:
-        if row["data"].get("bad"):
+        if row.data.get("bad"):
             raise RuntimeError("a decision that raises")
         return decide(self, row, now)
 

@@ -122,7 +122,7 @@ def test_a_poison_event_is_set_aside_and_the_others_flow(shop, monkeypatch, kind
     real = shop.router.decide
 
     def decide(row: dict[str, Any], now: Any) -> Any:
-        if row["data"] == "poison":
+        if row.data == "poison":
             raise kind("poison")
         return real(row, now)
 

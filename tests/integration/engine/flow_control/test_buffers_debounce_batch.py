@@ -333,7 +333,7 @@ def test_one_bucket_that_cannot_be_decided_does_not_stop_the_others(
     fire = TriggerEvaluator.fire
 
     def failing(self: TriggerEvaluator, compiled: Any, rows: Sequence[Any], by: Any) -> Any:
-        if by["data"]["key"] == "bad":
+        if by.data["key"] == "bad":
             raise RuntimeError("no")
         return fire(self, compiled, rows, by)
 

@@ -327,7 +327,7 @@ def test_an_event_that_cannot_be_routed_does_not_hold_up_the_line_for_ever(
     decide = world.router.decide
 
     def fail(row: Any, now: Any) -> Any:
-        if row["type"] == "broken":
+        if row.type == "broken":
             raise Invalid("broken")
         return decide(row, now)
 

@@ -18,7 +18,7 @@ import structlog
 
 from functory.engine import extras
 from functory.engine.errors import Invalid
-from functory.engine.events import messages, trace_origins
+from functory.engine.events import event_row, messages, trace_origins
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.events.lineage_tokens import LineageTokens
@@ -284,11 +284,11 @@ def test_what_leaves_the_engine_carries_the_trace(
     sent = parse(LineageTokens(world.secrets.derive_keys).headers(row, world.clock.now())["traceparent"])
     assert sent is not None
     assert (sent.trace_id, sent.span_id) == (own_trace_id(row.id), attempt_span(row.id, row.fence))
-    event = world.events.get(world.events.emit("order.created", {}))
+    event = event_row.from_mapping(world.events.get(world.events.emit("order.created", {})))
     assert "traceparent" not in json.loads(messages.message_of(event).body), "its trace is not known yet"
-    traces.recorder.learn_roots([event["root_id"]])
+    traces.recorder.learn_roots([event.root_id])
     published = parse(json.loads(messages.message_of(event).body)["traceparent"])
-    assert published is not None and published.span_id == event_span(event["id"])
+    assert published is not None and published.span_id == event_span(event.id)
 
 
 def test_a_receiver_that_is_away_slows_and_ends_nothing(

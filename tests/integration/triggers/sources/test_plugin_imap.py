@@ -197,7 +197,5 @@ def test_installed_as_a_package_and_killed_in_the_middle_it_loses_and_doubles_no
         roles.start("watcher")
         since = client.sources.store.get("imap", "ada")["created_at"]
         wait_for(lambda: client.events.count(since, ["mail.received"]) == 400, "all emails", seconds=60)
-        found = [
-            row["data"]["subject"] for row in client.events.scan(since) if row["type"] == "mail.received"
-        ]
+        found = [row.data["subject"] for row in client.events.scan(since) if row.type == "mail.received"]
         assert found == [f"letter {number}" for number in range(400)]

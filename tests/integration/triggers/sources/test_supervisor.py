@@ -418,6 +418,6 @@ def test_a_watcher_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(
             wait_for(lambda: cursor() > ended, "the counts after a soft end")
             assert time.monotonic() - stopped < patient(15)
             third.stop()
-            numbers = [event["data"]["number"] for event in client.events.scan(rows.get("counting", "up")["created_at"])
-                       if event["type"] == "count.up"]  # fmt: skip
+            numbers = [event.data["number"] for event in client.events.scan(rows.get("counting", "up")["created_at"])
+                       if event.type == "count.up"]  # fmt: skip
             assert numbers == list(range(1, cursor() + 1))

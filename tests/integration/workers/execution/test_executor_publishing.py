@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from functory.engine.database import schema
 from functory.engine.errors import Unavailable
 from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.events.event_publishing import OutboxOnly
+from functory.engine.events.event_row import EventRow
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from functory.workers.execution.executor import Executor
 from functory.workers.sandbox.runner import Runner
@@ -32,9 +33,9 @@ class Exchange:
         self.before: Callable[[], Any] = lambda: None
         self.closed = False
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
         self.before()
-        self.confirmed += [(row["data"]["execution_id"], row["type"]) for row in rows]
+        self.confirmed += [(row.data["execution_id"], row.type) for row in rows]
         return [100] * len(rows)
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import Mock
@@ -15,6 +15,8 @@ from functory.engine.errors import Unavailable
 from functory.engine.events import batch_publisher
 from functory.engine.events.batch_publisher import BatchPublisher
 from functory.engine.events.batch_ways import BatchWays, Way
+from functory.engine.events.event_row import EventRow
+from tests.support.event_rows import event_row
 
 LEFT_BATCH = ("b1", "b1")
 
@@ -188,12 +190,12 @@ class Toy:
         self.step(inside=True)
         yield
 
-    def publish(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def publish(self, rows: Sequence[EventRow]) -> list[int]:
         fails = self._fails
         self.step(inside=True)
         if fails:
             raise Unavailable("the broker cannot be used")
-        self.published += [row["id"] for row in rows]
+        self.published += [row.id for row in rows]
         return []
 
     # What happens.
@@ -222,7 +224,7 @@ class Toy:
     def begin(self) -> None:
         tx = Transaction()
         tx.began, tx.id = self.now, f"e{self.now:04d}"
-        self.batches.put(tx, [{"id": tx.id, "type": "order.placed"}])  # type: ignore[arg-type]
+        self.batches.put(tx, [event_row(tx.id)])  # type: ignore[arg-type]
         self.open.append(tx)
 
     def end(self, tx: Transaction, commits: bool) -> None:

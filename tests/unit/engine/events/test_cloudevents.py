@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
-from functory.engine.events import cloudevents
-from functory.engine.events import store as event_store
+from functory.engine.events import cloudevents, envelope
 from functory.engine.events.cloudevents import ENCODING, SENDER_ID, IncomingEvent
 
 MINIMAL = {
@@ -78,7 +77,7 @@ def test_the_envelope_of_what_was_taken_in_is_valid_for_the_standards_own_packag
         "depth": 0,
         "cause_execution_id": None,
     }
-    written = event_store.envelope(row)
+    written = envelope.of_mapping(row | {"chain": [], "state": "pending"})
     attributes = {name: value for name, value in written.items() if name != "data"}
     event = CloudEvent(attributes=attributes | {"time": found.time}, data=written["data"])
     assert event.get_datacontenttype() == "application/vnd.example+json"

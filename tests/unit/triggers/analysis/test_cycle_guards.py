@@ -10,6 +10,7 @@ from functory.engine.settings import Settings
 from functory.triggers.analysis.cycle_guards import CycleStop, find_stop
 from functory.triggers.definition import CompiledTrigger, compile_definition, parse
 from functory.triggers.routing.guards import check_guards, effective_guards
+from tests.support.event_rows import event_row
 
 SETTINGS = Settings()
 
@@ -25,12 +26,12 @@ def played(ring: list[CompiledTrigger], same_subject: bool) -> CycleStop:
     chain: list[dict[str, Any]] = []
     while True:
         one = ring[len(chain) % len(ring)]
-        event = {"chain": chain, "depth": len(chain), "subject": "s" if same_subject else str(len(chain))}
+        event = event_row(chain=chain, depth=len(chain), subject="s" if same_subject else str(len(chain)))
         guards = effective_guards(one.guards, by_agent=one.row["origin"] == "agent", settings=SETTINGS)
         found = check_guards(one.id, one.name, guards, event, SETTINGS.max_depth)
         if found is not None:
             return CycleStop(found.guard, one.name, found.limit, len(chain))
-        chain = [*chain, {"trigger": one.id, "name": one.name, "subject": event["subject"]}]
+        chain = [*chain, {"trigger": one.id, "name": one.name, "subject": event.subject}]
 
 
 @pytest.mark.parametrize("same_subject", [True, False])

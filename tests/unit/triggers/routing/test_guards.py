@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
+from functory.engine.events.event_row import EventRow
 from functory.engine.settings import Settings
 from functory.triggers.definition import Guards
 from functory.triggers.routing import guards
+from tests.support.event_rows import event_row
 
 
-def event(
-    *chain: tuple[str, str | None], subject: str | None = "s", depth: int | None = None
-) -> dict[str, Any]:
+def event(*chain: tuple[str, str | None], subject: str | None = "s", depth: int | None = None) -> EventRow:
     """An event that these (trigger, subject) led to."""
     links = [
         {"trigger": trigger, "name": trigger.upper(), "subject": about, "event": "e"}
         for trigger, about in chain
     ]
-    return {"chain": links, "subject": subject, "depth": len(chain) if depth is None else depth}
+    return event_row(chain=links, subject=subject, depth=len(chain) if depth is None else depth)
 
 
-def trip(given: dict[str, Any], own: dict[str, Any]) -> tuple[str, int, int] | None:
+def trip(given: EventRow, own: dict[str, Any]) -> tuple[str, int, int] | None:
     found = guards.check_guards("t", "T", Guards(**own), given, 16)
     return None if found is None else (found.guard, found.limit, found.value)
 

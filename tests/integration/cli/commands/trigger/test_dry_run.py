@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from functory.engine.events import store as event_store
+from functory.engine.events.envelope import of_mapping
 from functory.triggers import definition
 from functory.triggers.analysis.dry_run import dry_run
 from tests.support.cli_shell import Shell
@@ -15,7 +15,7 @@ pytest_plugins = ["tests.support.world"]
 
 def answer(world: World, **data: Any) -> dict[str, Any]:
     (id_,) = emit(world, 1, **data)
-    envelope = event_store.envelope(world.events.get(id_))
+    envelope = of_mapping(world.events.get(id_))
     return dry_run(world.triggers.get("t"), envelope, world.clock.now(), world.functions.get)
 
 

@@ -18,6 +18,7 @@ from kombu.messaging import Producer
 
 from functory.engine.database import schema
 from functory.engine.errors import Invalid
+from functory.engine.events import event_row
 from functory.engine.events.lineage_tokens import HEADER, TRACESTATE, LineageTokens
 from functory.engine.events.messages import CONTENT_TYPE, message_of
 from functory.engine.maintenance.invariants import verify
@@ -62,7 +63,7 @@ def events(world: World, *, of_the_queue: bool = True) -> list[dict[str, Any]]:
 
 def publish(row: dict[str, Any], queue: str, exchange: str = "", **more: Any) -> None:
     """Put the message of an event onto a queue, as an exchange of this name would."""
-    message = message_of(row)
+    message = message_of(event_row.from_mapping(row))
     given = {"content_type": CONTENT_TYPE, "content_encoding": "utf-8", "message_id": message.id} | more
     with connect("memory://") as connection:
         channel: Any = connection.channel()
@@ -113,7 +114,8 @@ def test_an_own_event_makes_no_event_whatever_way_it_comes_back(world: World, qu
 
 def test_what_another_program_puts_onto_the_own_exchange_makes_no_event(world: World, queue: str) -> None:
     row = {"id": str(uuid.uuid4()), "root_id": str(uuid.uuid4()), "depth": 0, "type": "a.b", "source": "/x"}
-    row |= {"subject": None, "time": world.clock.now(), "data": {}, "cause_execution_id": None}
+    row |= {"subject": None, "time": world.clock.now(), "data": {}, "cause_execution_id": None, "chain": []}
+    row |= {"extensions": None, "state": "pending", "routed_at": None}
     with reading(world, queue) as kept:
         publish(row, queue, f"{world.settings.namespace}.events")
         kept.until(lambda: refused(world) == 1, "the refusal")
@@ -165,7 +167,7 @@ def test_a_message_with_a_lineage_token_continues_the_tree(
 ) -> None:
     world.function("work")
     claim = world.claim(world.start())
-    row = next(one for one in world.rows(schema.execution) if one["id"] == claim.cause.execution_id)
+    row = claim.row
     token = LineageTokens(world.secrets.derive_keys).headers(row, world.clock.now())
     other.events.emit("order.placed", {"n": 1})
     (sent,) = events(other, of_the_queue=False)
@@ -175,9 +177,9 @@ def test_a_message_with_a_lineage_token_continues_the_tree(
         publish(sent | {"extensions": extensions}, queue, **more)
         (made,) = kept.until(lambda: events(world), "the event")
     assert (made["root_id"], made["cause_execution_id"], made["depth"]) == (
-        row["root_id"],
-        row["id"],
-        row["depth"],
+        row.root_id,
+        row.id,
+        row.depth,
     )
     assert is_sound(world)
 

@@ -313,7 +313,7 @@ def test_a_reader_that_is_killed_before_it_acknowledges_loses_and_doubles_nothin
                 watchers.append(roles.start("watcher"))
         wait_for(lambda: _count(client) >= sent, "all events", seconds=60)
         rows = client.events.scan(client.sources.get("queue", "orders")["created_at"])
-        found = [row["data"]["body"]["number"] for row in rows if row["type"] == "queue.received"]
+        found = [row.data["body"]["number"] for row in rows if row.type == "queue.received"]
         assert sorted(found) == list(range(sent))
 
 

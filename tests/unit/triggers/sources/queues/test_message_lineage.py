@@ -12,14 +12,14 @@ from functory.engine.events.envelope import envelope
 from functory.engine.serialization import json_codec
 from functory.triggers.sources.queues.message import Message
 from functory.triggers.sources.queues.message_lineage import MessageOrigin, read_origin
+from tests.support.event_rows import event_row
 
 ID = str(uuid.uuid4())
 
 
 def published(depth: int, **extensions: Any) -> bytes:
     """The message of an event, as an installation publishes it."""
-    row = {"id": ID, "root_id": ID, "depth": depth, "source": "/functory/api", "type": "a.b", "subject": None,
-           "time": ManualClock().now(), "data": {}, "cause_execution_id": None, "extensions": extensions}  # fmt: skip
+    row = event_row(ID, depth=depth, type="a.b", time=ManualClock().now(), data={}, extensions=extensions)
     return json_codec.encode(envelope(row))
 
 
