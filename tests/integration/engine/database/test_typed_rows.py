@@ -9,6 +9,8 @@ from functory.engine.database.schema import event
 from functory.engine.database.typed_rows import TypedRow, columns
 from tests.support.world import World
 
+pytest_plugins = ["tests.support.world"]
+
 
 class Told(TypedRow, frozen=True):
     """Two columns, in another order than the table has them."""
