@@ -269,10 +269,10 @@ class Recorded:
 
         def record(replay: Replay, refused: Any) -> None:
             for row, stop in refused:
-                if row.get("type") == "trigger.silent":
+                if row.type == "trigger.silent":
                     continue
-                assert row["id"] not in self.reasons, "one decision about each event"
-                self.reasons[row["id"]] = stop.reason
+                assert row.id not in self.reasons, "one decision about each event"
+                self.reasons[row.id] = stop.reason
             suppress(replay, refused)
 
         patch.setattr(Replay, "_suppress", record)

@@ -388,7 +388,7 @@ TRIP, ALSO = (
 OFF_BY_ONE = {
     "own_event": Edit(*TRIP, "and not guards.allow_self", "and guards.allow_self", ALSO),
     "cycle": Edit(*TRIP, "visits >= guards.max_revisits", "visits > guards.max_revisits", ALSO),
-    "depth": Edit(*TRIP, 'event["depth"] + 1 > limit', 'event["depth"] > limit', ALSO),
+    "depth": Edit(*TRIP, "event.depth + 1 > limit", "event.depth > limit", ALSO),
     "budget": Edit(
         "functory.engine.firings.admission",
         "RootBudgets.refusal",

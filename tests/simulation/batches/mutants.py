@@ -142,8 +142,8 @@ MUTANTS: Sequence[BatchMutant] = (
                 Edit(
                     "functory.engine.executions.success_batch",
                     "_store_on_sqlite",
-                    "mine = [successes[position] for position in sorted(own)]",
-                    "mine = [successes[position] for position in sorted(own)][:1]",
+                    "mine = [endings[position] for position in sorted(own)]",
+                    "mine = [endings[position] for position in sorted(own)][:1]",
                 )
             ],
         ),
@@ -156,8 +156,8 @@ MUTANTS: Sequence[BatchMutant] = (
                 Edit(
                     "functory.engine.executions.success_batch",
                     "store",
-                    "output.append(attempt_result.output((claim.id, claim.fence)))",
-                    "output = output or [attempt_result.output((claim.id, claim.fence))]",
+                    "output.append(ending.attempt_result.output(ending.key))",
+                    "output = output or [ending.attempt_result.output(ending.key)]",
                 )
             ],
         ),

@@ -138,8 +138,8 @@ def _finish_with(condition: str) -> list[Edit]:
 _FIND_ALL_RUNNING = Edit(
     "functory.engine.executions.success_batch",
     "_running",
-    "if (success.claim.id, success.claim.fence) in running",
-    "if success.claim.id in {id_ for id_, _ in running}",
+    "if (ending.claim.id, ending.claim.fence) in running",
+    "if ending.claim.id in {id_ for id_, _ in running}",
 )
 _STARTED = "    self._append_events(\n        tx,\n        [execution_event("
 
@@ -170,8 +170,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.success_batch",
                 "_store_on_sqlite",
-                "mine = [successes[position] for position in sorted(own)]",
-                "mine = [successes[position] for position in sorted(own)][:1]",
+                "mine = [endings[position] for position in sorted(own)]",
+                "mine = [endings[position] for position in sorted(own)][:1]",
             )
         ],
     ),
@@ -461,7 +461,7 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.events.decided_events",
                 "append",
-                "    publisher.put(tx, rows)\n",
+                "    publisher.put(tx, [event_row.from_mapping(row) for row in rows])\n",
                 "",
             )
         ],
@@ -483,8 +483,8 @@ MUTANTS: Sequence[Mutant] = (
             Edit(
                 "functory.engine.executions.success_batch",
                 "_store_on_sqlite",
-                "for success in mine])\n",
-                "for success in mine[:1]])\n",
+                "for ending in mine])\n",
+                "for ending in mine[:1]])\n",
             )
         ],
     ),
