@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from functory.api.access.rights import Role
 from functory.client.functory import Functory
@@ -35,7 +36,7 @@ def test_an_execution_has_the_same_row_and_grants_for_an_admin_and_for_an_operat
             made = api.post("/executions", {"function": "work", "input": {}}, status=201)
         (claim,) = worker.claim([made["id"]])
         assert role not in repr(claim.row) and f"{role}-user" not in repr(claim.row)
-        return {key: value for key, value in claim.row.items() if key not in OWN}, claim.grants
+        return {key: value for key, value in asdict(claim.row).items() if key not in OWN}, claim.grants
 
     assert started("admin") == started("operator", rights=rights)
     # The author declared more than takes effect: an operator of the deployment has to allow it, not the caller.
