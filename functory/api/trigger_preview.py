@@ -11,6 +11,7 @@ from functory.engine.access.scopes import Scope
 from functory.engine.errors import NotFound
 from functory.engine.events import envelope
 from functory.engine.firings import trigger_listing
+from functory.engine.flow_control import trigger_row
 from functory.triggers.analysis.dry_run import render_input
 from functory.triggers.analysis.preview import cycle_of, preview_event, preview_types
 from functory.triggers.definition import CompiledTrigger, compile_definition
@@ -51,7 +52,7 @@ def _stored(engine: Functory, name: str | None, scope: Scope) -> CompiledTrigger
     if name is None:
         return None
     try:
-        return compile_definition(trigger_listing.get(engine.database, name, scope))
+        return compile_definition(trigger_row.from_mapping(trigger_listing.get(engine.database, name, scope)))
     except NotFound:
         return None
 
@@ -91,7 +92,7 @@ def _counted(stored: CompiledTrigger | None, judged: Sequence[Mapping[str, Any]]
         return None
     pairs = [(one["stored"]["matched"], one["matched"]) for one in judged]
     return {
-        "version": stored.row["version"],
+        "version": stored.row.version,
         "matched": sum(before for before, _ in pairs),
         "of": len(pairs),
         "added": sum(after and not before for before, after in pairs),

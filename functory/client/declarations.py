@@ -97,6 +97,7 @@ def declare_trigger(
     """
     from copy import deepcopy
 
+    from functory.engine.flow_control.trigger_row import TriggerRow
     from functory.engine.names import made_trigger_name
     from functory.triggers import definition
 
@@ -105,7 +106,7 @@ def declare_trigger(
     given = {key: value for key, value in kept.items() if key not in ("shadow", "expected_version")}
     made = definition.parse(given)
     called = made_trigger_name(given) if name is None else name
-    definition.compile_definition({"id": "", "name": called, "version": 0, "definition": made})
+    definition.compile_definition(TriggerRow("", called, 0, made))
     declared = DeclaredTrigger(called, write_all)
 
     def save(engine: Any) -> None:

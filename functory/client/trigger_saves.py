@@ -15,6 +15,8 @@ from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.events.store import Events
 from functory.engine.executions.lineage import Lineage
 from functory.engine.firings.trigger_store import Triggers
+from functory.engine.flow_control import trigger_row
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.engine.functions import dependencies
 from functory.engine.functions.registry import Functions
 from functory.engine.names import made_trigger_name
@@ -97,7 +99,7 @@ class TriggerSaves:
         made = definition.parse(fields)
         if name is None:
             name = made_trigger_name(fields)
-        compiled = definition.compile_definition({"id": "", "name": name, "version": 0, "definition": made})
+        compiled = definition.compile_definition(TriggerRow("", name, 0, made))
         functions = self._active_functions()
         warnings = save_checks.check(compiled, self._surroundings(functions, compiled.function))
         graph = self.graph({"name": name, "definition": made}, functions)
@@ -122,7 +124,7 @@ class TriggerSaves:
         rows = {row["name"]: row for row in self._triggers.list_definitions()}
         if draft is not None:
             rows[draft["name"]] = {"id": "", "version": 0, "state": "enabled", "origin": "user"} | dict(draft)
-        compiled = [definition.compile_definition(row) for row in rows.values()]
+        compiled = [definition.compile_definition(trigger_row.from_mapping(row)) for row in rows.values()]
         names = [dependencies.parse_reference(one.function)[0] for one in compiled]
         known = self._active_functions() if functions is None else functions
         emitted = self._emitted.get(names) if recent else self._lineage.emitted_types(names)
@@ -135,7 +137,7 @@ class TriggerSaves:
         functions = self._active_functions()
         found: list[str] = []
         for row in self._triggers.list_definitions():
-            compiled = definition.compile_definition(row)
+            compiled = definition.compile_definition(trigger_row.from_mapping(row))
             if dependencies.parse_reference(compiled.function) == (version["name"], None):
                 around = replace(self._surroundings(functions, compiled.function), target=version)
                 problems = save_checks.find_problems(compiled, around)
@@ -165,7 +167,7 @@ class TriggerSaves:
 
     def warnings(self, row: Mapping[str, Any]) -> list[str]:
         """Return what may be a mistake in a stored trigger, by the functions and events that there are now."""
-        compiled = definition.compile_definition(row)
+        compiled = definition.compile_definition(trigger_row.from_mapping(row))
         around = self._surroundings(self._active_functions(), compiled.function)
         return [one.text for one in save_checks.find_problems(compiled, around)]
 
@@ -175,7 +177,7 @@ class TriggerSaves:
         if problems:
             return DraftReview(None, problems)
         made = definition.parse(draft)
-        compiled = definition.compile_definition({"id": "", "name": name, "version": 0, "definition": made})
+        compiled = definition.compile_definition(TriggerRow("", name, 0, made))
         functions = self._active_functions()
         problems = save_checks.find_problems(compiled, self._surroundings(functions, compiled.function))
         graph = self.graph({"name": name, "definition": made}, functions, recent=True)
@@ -206,7 +208,7 @@ class TriggerSaves:
         for row in self._triggers.list_definitions():
             if name not in json_codec.dumps(row["definition"]):
                 continue
-            compiled = definition.compile_definition(row)
+            compiled = definition.compile_definition(trigger_row.from_mapping(row))
             now, then = (self._surroundings(known, compiled.function) for known in (functions, changed))
             if dependencies.parse_reference(compiled.function) == (name, None):
                 then = replace(then, target=changed[name])

@@ -30,6 +30,7 @@ from datetime import datetime
 from typing import Any
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.engine.functions import arguments, dependencies
 from functory.engine.serialization import json_codec
 from functory.triggers.composites import Composite, compile_composite
@@ -105,7 +106,7 @@ class CompiledTrigger:
     patterns of their own.
     """
 
-    row: Mapping[str, Any]
+    row: TriggerRow
     pattern: Pattern | None
     criteria: Criteria | None
     condition: Condition | None
@@ -120,17 +121,17 @@ class CompiledTrigger:
 
     @property
     def id(self) -> str:
-        return self.row["id"]
+        return self.row.id
 
     @property
     def name(self) -> str:
-        return self.row["name"]
+        return self.row.name
 
     @property
     def event_types(self) -> frozenset[str] | None:
         """The only event types that its patterns can match, those of cancel-on included; None when one can match
         any. The row must have its definition."""
-        rules = (self.row["definition"].get("flow") or {}).get("cancel_on") or ()
+        rules = (self.row.definition.get("flow") or {}).get("cancel_on") or ()
         types = [self.types, *(listed_types(rule["on"]) for rule in rules)]
         return None if None in types else frozenset().union(*filter(None, types))
 
@@ -220,7 +221,7 @@ def define(
         raise Invalid(f"wrong compensate {compensate!r}", "it must be true or false", "compensate: true")
     if compensate:
         definition["compensate"] = True
-    compile_definition({"id": "", "name": "", "version": 0, "definition": definition})
+    compile_definition(TriggerRow("", "", 0, definition))
     return definition
 
 
@@ -303,9 +304,9 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     return define(**given, passes=passes)
 
 
-def compile_definition(row: Mapping[str, Any]) -> CompiledTrigger:
-    """Compile a stored trigger row. Raises :class:`Invalid`."""
-    definition = row["definition"]
+def compile_definition(row: TriggerRow) -> CompiledTrigger:
+    """Compile a trigger, stored or a draft. Raises :class:`Invalid`."""
+    definition = row.definition
     dependencies.parse_reference(definition["function"])
     if definition["pass"] not in ("event", "output"):
         raise Invalid(f"wrong pass {definition['pass']!r}", "it must be event or output")

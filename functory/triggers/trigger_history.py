@@ -22,6 +22,8 @@ from functory.engine.firings.admission import unavailable
 from functory.engine.firings.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
 from functory.engine.firings.trigger_store import Triggers
 from functory.engine.firings.unfired_matches import LateStart, UnfiredMatch
+from functory.engine.flow_control import trigger_row
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.engine.functions import dependencies, versions
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
@@ -89,12 +91,14 @@ class TriggerHistory:
             if draft is None:
                 raise
             known = None
-        stored = definition.compile_definition(known) if known is not None else None
+        stored = definition.compile_definition(trigger_row.from_mapping(known)) if known is not None else None
         if draft is None:
             assert stored is not None
             return stored, None
         row = dict(known or {"id": "", "version": 0, "state": "enabled", "origin": "user"})
-        tried = definition.compile_definition(row | {"name": name, "definition": definition.parse(draft)})
+        tried = definition.compile_definition(
+            trigger_row.from_mapping(row | {"name": name, "definition": definition.parse(draft)})
+        )
         return tried, stored
 
     def replay(self, trigger: str, event_id: str, *, author: str) -> dict[str, Any]:
@@ -195,5 +199,4 @@ def _render(
 
 
 def _compile(match: UnfiredMatch) -> definition.CompiledTrigger:
-    row = {"id": "", "name": match.trigger, "version": 0, "definition": match.definition}
-    return definition.compile_definition(row)
+    return definition.compile_definition(TriggerRow("", match.trigger, 0, match.definition))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import structlog
 
@@ -19,6 +18,7 @@ from functory.engine.errors import FunctoryError
 from functory.engine.events.decided_events import KnownTriggers, UnwantedTypes
 from functory.engine.executions.execution_events import WORKER_EVENT_TYPES
 from functory.engine.firings import trigger_store
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.triggers.definition import compile_definition
 from functory.triggers.routing.trigger_set import indexed_patterns
 from functory.triggers.wanted_types import wanted_types
@@ -75,18 +75,18 @@ class WorkerTriggerKnowledge:
             for row in trigger_store.changed_since(tx, self._version):
                 wanted = self.wanted_by(row)
                 if wanted:
-                    self._wanted[row["id"]] = wanted
+                    self._wanted[row.id] = wanted
                 else:
-                    self._wanted.pop(row["id"], None)
+                    self._wanted.pop(row.id, None)
             self._version = version
             unwanted = WORKER_EVENT_TYPES.difference(*self._wanted.values())
             self.known.unwanted = UnwantedTypes(version, unwanted)
         # A change that a writer has found since is found again by the next one.
         self.known.is_stale = False
 
-    def wanted_by(self, row: Mapping[str, Any]) -> frozenset[str]:
+    def wanted_by(self, row: TriggerRow) -> frozenset[str]:
         """Return the types of a worker's events that a trigger (its row) could match."""
-        if row["state"] == "deleted":
+        if row.state == "deleted":
             return frozenset()
         try:
             patterns = indexed_patterns(compile_definition(row))

@@ -10,6 +10,7 @@ import pytest
 
 from functory.client.functory import Functory
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.engine.settings import Settings
 from functory.engine.sources.webhooks import Webhooks
 from functory.packs.stackstorm.pack import read_pack
@@ -98,7 +99,9 @@ def test_criteria_are_indexed_where_a_pattern_can_say_them(shell: Shell, pack: P
     imported(shell)
     stored = shell.json("trigger", "show", "warehouse.order_low_stock")["definition"]
     assert stored["on"] == {"type": ["warehouse.stock_low"]}
-    compiled = definition.compile_definition({"id": "", "name": "x", "version": 1, "definition": stored})
+    compiled = definition.compile_definition(
+        trigger_row.from_mapping({"id": "", "name": "x", "version": 1, "definition": stored})
+    )
     paths = {requirement.path for branch in compiled.pattern.branches for requirement in branch.requirements}
     assert paths == {"type", "data.item.kind", "data.item.stock"}
 

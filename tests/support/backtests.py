@@ -6,6 +6,7 @@ from typing import Any
 
 from functory.engine.database import schema
 from functory.engine.executions import root_budget
+from functory.engine.flow_control import trigger_row
 from functory.engine.functions import dependencies, versions
 from functory.triggers import definition
 from functory.triggers.analysis import backtest
@@ -18,8 +19,12 @@ def backtested(
 ) -> Comparison:
     """The backtest of a stored trigger, or of a draft beside it, as `Functory.backtest` runs it."""
     row = world.triggers.get(name)
-    stored = definition.compile_definition(row)
-    tried = stored if draft is None else definition.compile_definition(row | {"definition": draft})
+    stored = definition.compile_definition(trigger_row.from_mapping(row))
+    tried = (
+        stored
+        if draft is None
+        else definition.compile_definition(trigger_row.from_mapping(row | {"definition": draft}))
+    )
     other = None if draft is None else stored
     begin = since or row["created_at"] - timedelta(minutes=1)
     with world.database.read() as tx:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from functory.cli import session
 from functory.cli.output import execution_result, hints
+from functory.engine.flow_control import trigger_row
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
@@ -214,6 +215,6 @@ def _fires_trigger(engine: Functory, name: str) -> bool:
     from functory.triggers.definition import compile_definition
 
     rows = [row for row in engine.triggers.list() if row["state"] == "enabled"]
-    graph = Graph([compile_definition(row) for row in rows], {}, {})
+    graph = Graph([compile_definition(trigger_row.from_mapping(row)) for row in rows], {}, {})
     types = ("function.created", "function.updated", "function.activated")
     return any(graph.listeners(Emission(type_, name)) for type_ in types)

@@ -32,6 +32,7 @@ from functory.engine.flow_control import circuit_breaker
 from functory.engine.flow_control.circuit_breaker import Breakers, BreakerStates
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls
 from functory.engine.flow_control.rate_limits import RateGuard, RateLimits, RateLimitStates
+from functory.engine.flow_control.trigger_row import FiringTrigger, TriggerRow
 from functory.engine.functions import dependencies
 from functory.engine.functions.dependencies import Reference
 from functory.engine.functions.open_canaries import Assigned, OpenCanary
@@ -48,7 +49,7 @@ class Fire:
     executions that caused the events, and is compensated with their other steps.
     """
 
-    trigger: Mapping[str, Any]
+    trigger: TriggerRow
     function: str
     budget: int | None = None
     rate_guards: tuple[RateGuard, ...] = ()
@@ -59,14 +60,14 @@ class Fire:
     @property
     def in_shadow(self) -> bool:
         """True when the trigger only records what it would do: it takes nothing from a budget and starts nothing."""
-        return self.trigger["state"] == "shadow"
+        return self.trigger.state == "shadow"
 
 
 @dataclass(frozen=True)
 class Suppress:
     """A trigger that matched but must not run: the reason, with limit and actual value."""
 
-    trigger: Mapping[str, Any]
+    trigger: FiringTrigger
     reason: SuppressionReason
     limit: int | None = None
     actual: int | None = None
@@ -195,7 +196,7 @@ def _count_by_root(ready: Sequence[Admitted]) -> dict[str, int]:
 
 def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str], int]:
     """Return the matches of triggers in shadow that would have fired so far, by trigger and root."""
-    keys = sorted({(item.fire.trigger["id"], item.event.root_id) for item in ready if item.fire.in_shadow})
+    keys = sorted({(item.fire.trigger.id, item.event.root_id) for item in ready if item.fire.in_shadow})
     if not keys:
         return {}
     columns = (suppression.c.trigger_id, suppression.c.root_id)
@@ -224,7 +225,7 @@ class RootBudgets:
         """Return why the budget of its root does not allow this match; None when it does."""
         trigger, root = item.fire.trigger, item.event.root_id
         spent, maximum = self._used[root]
-        spent += self._taken[root] + (self._imagined[trigger["id"], root] if item.fire.in_shadow else 0)
+        spent += self._taken[root] + (self._imagined[trigger.id, root] if item.fire.in_shadow else 0)
         limit = min(maximum, item.fire.budget or maximum)
         if spent >= limit:
             detail = f"root {root} has caused {limit} of at most {limit} executions"
@@ -234,7 +235,7 @@ class RootBudgets:
     def use(self, item: Admitted) -> None:
         """Count a match that starts."""
         if item.fire.in_shadow:
-            self._imagined[item.fire.trigger["id"], item.event.root_id] += 1
+            self._imagined[item.fire.trigger.id, item.event.root_id] += 1
         else:
             self._taken[item.event.root_id] += 1
 
@@ -246,13 +247,13 @@ def _check_limits(
     facts: RoutingFacts,
 ) -> tuple[list[Admitted], list[SuppressedMatch]]:
     limited = [item for item in ready if item.fire.rate_guards]
-    triggers = sorted({item.fire.trigger["id"] for item in limited}) if facts.has_breakers else []
+    triggers = sorted({item.fire.trigger.id for item in limited}) if facts.has_breakers else []
     breakers = Breakers(tx, triggers)
-    closed = [item for item in limited if breakers.open_until(item.fire.trigger["id"]) is None]
+    closed = [item for item in limited if breakers.open_until(item.fire.trigger.id) is None]
     rate_guard = RateLimits(
         tx,
         "rate_guard",
-        [(item.fire.trigger["id"], guard.limit) for item in closed for guard in item.fire.rate_guards],
+        [(item.fire.trigger.id, guard.limit) for item in closed for guard in item.fire.rate_guards],
     )
     in_shadow = _count_in_shadow(tx, ready)
     # After the statement of the rates, which takes that of the budgets along.
@@ -266,7 +267,7 @@ def _check_limits(
         [
             _breaker_opened_event(tx, trigger, until.isoformat(timespec="seconds"))
             for trigger, until in opened
-            if trigger["state"] != "shadow"
+            if trigger.state != "shadow"
         ],
     )
     return kept, refused
@@ -278,7 +279,7 @@ def within_limits(
     rate_guard: RateLimitStates,
     breakers: BreakerStates,
     count_usual_rate: Callable[[str], int] = lambda _: 0,
-) -> tuple[list[Admitted], list[SuppressedMatch], list[tuple[Mapping[str, Any], datetime]]]:
+) -> tuple[list[Admitted], list[SuppressedMatch], list[tuple[TriggerRow, datetime]]]:
     """Split matches by the budgets of their roots, and by the rate guards and breakers of their triggers.
 
     One after another: a match that a rate refuses takes nothing from the budget, and one that the budget refuses uses
@@ -288,18 +289,18 @@ def within_limits(
     """
     kept: list[Admitted] = []
     refused: list[SuppressedMatch] = []
-    opened: list[tuple[Mapping[str, Any], datetime]] = []
+    opened: list[tuple[TriggerRow, datetime]] = []
     for item in ready:
         trigger, guards = item.fire.trigger, item.fire.rate_guards
         over = budgets.refusal(item)
         if over is not None:
             refused.append((item.event, over))
             continue
-        until = breakers.open_until(trigger["id"]) if guards else None
+        until = breakers.open_until(trigger.id) if guards else None
         if until is not None:
             refused.append((item.event, _breaker_open(trigger, until)))
             continue
-        violated = _first_violation(trigger["id"], guards, rate_guard, breakers, count_usual_rate)
+        violated = _first_violation(trigger.id, guards, rate_guard, breakers, count_usual_rate)
         if violated is None:
             kept.append(item)
             budgets.use(item)
@@ -308,7 +309,7 @@ def within_limits(
         detail = f"more than {limit} a minute {violated.what}"
         refused.append((item.event, Suppress(trigger, violated.reason, limit, limit + 1, detail)))
         # Copies of one event say nothing against the others: they do not pause the trigger.
-        closes_at = None if violated.reason == "repeat_rate" else breakers.record_violation(trigger["id"])
+        closes_at = None if violated.reason == "repeat_rate" else breakers.record_violation(trigger.id)
         if closes_at is not None:
             opened.append((trigger, closes_at))
     return kept, refused, opened
@@ -339,18 +340,18 @@ def _first_violation(
     return rate_guard.acquire_all(trigger_id, [guard.adapted(usual) for guard in guards])
 
 
-def _breaker_open(trigger: Mapping[str, Any], until: datetime) -> Suppress:
+def _breaker_open(trigger: FiringTrigger, until: datetime) -> Suppress:
     closes = until.isoformat(timespec="seconds")
-    detail = f"it closes at {closes}, or by: functory trigger resume {trigger['name']}"
+    detail = f"it closes at {closes}, or by: functory trigger resume {trigger.name}"
     limit = circuit_breaker.VIOLATIONS_TO_OPEN
     return Suppress(trigger, "breaker_open", limit, limit, detail)
 
 
-def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dict[str, Any]:
+def _breaker_opened_event(tx: Tx, trigger: FiringTrigger, until: str) -> dict[str, Any]:
     """Return the event ``trigger.paused`` of a breaker that opened. It is inert: it starts nothing."""
     data = {
-        "trigger": trigger["name"],
-        "version": trigger["version"],
+        "trigger": trigger.name,
+        "version": trigger.version,
         "until": until,
         "note": f"its rate guard was violated {circuit_breaker.VIOLATIONS_TO_OPEN} times "
         f"within {circuit_breaker.WINDOW:g} s",
@@ -358,8 +359,8 @@ def _breaker_opened_event(tx: Tx, trigger: Mapping[str, Any], until: str) -> dic
     return event_store.record(
         tx,
         "trigger.paused",
-        trigger["name"],
+        trigger.name,
         data,
-        source=f"/functory/triggers/{trigger['name']}",
+        source=f"/functory/triggers/{trigger.name}",
         inert=True,
     )

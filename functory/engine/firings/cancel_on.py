@@ -22,13 +22,14 @@ from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.executions import open_executions
 from functory.engine.executions.cancellation import OPEN, cancel_open
 from functory.engine.firings.admission import Suppress, SuppressedMatch
+from functory.engine.flow_control.trigger_row import TriggerRow
 
 
 @dataclass(frozen=True)
 class Cancel:
     """An event that the trigger's cancel-on rule number ``rule`` matched."""
 
-    trigger: Mapping[str, Any]
+    trigger: TriggerRow
     rule: int
 
 
@@ -59,7 +60,7 @@ def record(tx: Tx, found: Sequence[tuple[EventRow, Cancel]]) -> None:
     tx.insert(
         cancellation,
         [
-            {"trigger_id": one.trigger["id"], "event_id": row.id, "rule": one.rule, "time": tx.now}
+            {"trigger_id": one.trigger.id, "event_id": row.id, "rule": one.rule, "time": tx.now}
             for row, one in found
         ],
     )
@@ -134,7 +135,7 @@ def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
 
 
 def drop_matches(
-    tx: Tx, trigger: Mapping[str, Any], by: DueCancellation, matches: Sequence[EarlierMatch]
+    tx: Tx, trigger: TriggerRow, by: DueCancellation, matches: Sequence[EarlierMatch]
 ) -> list[SuppressedMatch]:
     """Delete buffered matches. The caller writes the firings of those that are returned, in the same transaction."""
     for match in matches:
@@ -171,10 +172,10 @@ def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
 
 
 def cancel_executions(
-    tx: Tx, trigger: Mapping[str, Any], by: DueCancellation, executions: Sequence[EarlierMatch]
+    tx: Tx, trigger: TriggerRow, by: DueCancellation, executions: Sequence[EarlierMatch]
 ) -> int:
     """Cancel open executions: at once, or by the worker that runs them. Returns the number of those cancelled."""
-    because = f"trigger {trigger['name']}, by event {by.event_id}"
+    because = f"trigger {trigger.name}, by event {by.event_id}"
     return sum(cancel_open(tx, one.row["id"], because) is not None for one in executions)
 
 

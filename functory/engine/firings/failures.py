@@ -60,7 +60,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> list[dict[str, Any]]:
     failed: dict[str, list[SuppressedMatch]] = {}
     for row, stop in refused:
         if stop.reason in REASONS:
-            failed.setdefault(stop.trigger["id"], []).append((row, stop))
+            failed.setdefault(stop.trigger.id, []).append((row, stop))
     if not failed:
         return []
     tx.insert_missing(
@@ -82,7 +82,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> list[dict[str, Any]]:
                 "own": known["trigger_id"],
                 "more": len(matches),
                 "left": unreported,
-                "by": stop.trigger["version"],
+                "by": stop.trigger.version,
                 "of": row.id,
                 "why": stop.reason,
                 "text": stop.detail[:MAX_ERROR],
@@ -133,7 +133,7 @@ def _first(tx: Tx, row: FiringEvent, stop: Suppress) -> dict[str, Any]:
     return {
         "count": 0,
         "unreported": 0,
-        "version": stop.trigger["version"],
+        "version": stop.trigger.version,
         "event_id": row.id,
         "reason": stop.reason,
         "error": "",
@@ -146,10 +146,10 @@ def _failed_event(tx: Tx, row: FiringEvent, stop: Suppress, count: int) -> dict[
     """Return the event about a failed match. It has the match's place in the causal tree, so that a loop through it is
     seen by the guards.
     """
-    name = stop.trigger["name"]
+    name = stop.trigger.name
     data = {
         "trigger": name,
-        "version": stop.trigger["version"],
+        "version": stop.trigger.version,
         "event_id": row.id,
         "event_type": row.type,
         "reason": stop.reason,

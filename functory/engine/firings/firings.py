@@ -7,7 +7,7 @@ execution if it fired, or nothing at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from functory.engine.firings import failures, launch, routing_spans, suppression
 from functory.engine.firings.admission import Admission, Admitted, Fire, Suppress, SuppressedMatch, admit
 from functory.engine.firings.launch import Launch
 from functory.engine.firings.routing_facts import RoutingFacts
+from functory.engine.flow_control.trigger_row import FiringTrigger
 from functory.engine.functions import open_canaries
 from functory.engine.telemetry import traces
 
@@ -72,7 +73,7 @@ def write(
         tx,
         rows,
         [*suppressed, *for_each_event(ready, [*refused, *late])],
-        [one.admitted.fire.trigger["name"] for one in launched],
+        [one.admitted.fire.trigger.name for one in launched],
     )
 
 
@@ -93,7 +94,7 @@ def _write(
     new_events, recorded = suppressions.record(tx, stopped)
     tx.insert(firing, rows + [_firing(tx, event, stop.trigger) | more for event, stop, more in recorded])
     event_store.append(tx, [*new_events, *failures.record(tx, stopped)])
-    return FiringCounts(fired, [(stop.trigger["name"], stop.reason) for _, stop in stopped])
+    return FiringCounts(fired, [(stop.trigger.name, stop.reason) for _, stop in stopped])
 
 
 def _in_shadow(fire: Fire) -> Suppress:
@@ -110,28 +111,24 @@ def for_each_event(ready: Sequence[Admitted], refused: Sequence[SuppressedMatch]
     """Return one suppressed match for each event of a firing that has several events."""
     if not refused:
         return []
-    several = {
-        (item.fire.trigger["id"], item.event.id): item.fire.events for item in ready if item.fire.events
-    }
+    several = {(item.fire.trigger.id, item.event.id): item.fire.events for item in ready if item.fire.events}
     return [
-        (each, stop)
-        for event, stop in refused
-        for each in several.get((stop.trigger["id"], event.id), (event,))
+        (each, stop) for event, stop in refused for each in several.get((stop.trigger.id, event.id), (event,))
     ]
 
 
 def _firing(
     tx: Tx,
     event: FiringEvent,
-    trigger: Mapping[str, Any],
+    trigger: FiringTrigger,
     execution_id: str | None = None,
     *,
     joint: bool = False,
 ) -> dict[str, Any]:
     return {
-        "trigger_id": trigger["id"],
+        "trigger_id": trigger.id,
         "event_id": event.id,
-        "trigger_version": trigger["version"],
+        "trigger_version": trigger.version,
         "decision": "fired",
         "reason": None,
         "limit_value": None,

@@ -34,12 +34,12 @@ def check(tx: Tx, matches: Sequence[Match]) -> tuple[list[Match], list[Suppresse
         return list(matches), []
     keys = _StoredKeys(
         tx,
-        [(row.id, trigger["id"], c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
+        [(row.id, trigger.id, c.idempotency) for row, trigger, c in asked if c.idempotency is not None],
     )
     rate_limits = RateLimits(
         tx,
         "rate_limit",
-        [(trigger["id"], c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
+        [(trigger.id, c.rate_limit) for _, trigger, c in asked if c.rate_limit is not None],
     )
     result = decide(matches, keys, rate_limits)
     keys.write()
@@ -55,18 +55,18 @@ def decide(
     refused: list[SuppressedMatch] = []
     for row, decision in matches:
         trigger, controls = decision.trigger, decision.controls
-        first = None if controls.idempotency is None else keys.used_by(trigger["id"], controls.idempotency)
+        first = None if controls.idempotency is None else keys.used_by(trigger.id, controls.idempotency)
         limit = controls.rate_limit
         if controls.idempotency is not None and first is not None:
             window = format_duration(controls.idempotency.window)
             detail = f"{_named(controls.idempotency.key.text)}event {first} was first within {window}"
             refused.append((row, Suppress(trigger, "idempotent", detail=detail)))
-        elif limit is not None and not rate_limits.try_acquire(trigger["id"], limit):
+        elif limit is not None and not rate_limits.try_acquire(trigger.id, limit):
             detail = f"{_named(limit.key.text)}more than {limit.limit} in {format_duration(limit.period)}"
             refused.append((row, Suppress(trigger, "rate_limited", limit.limit, detail=detail)))
         else:
             if controls.idempotency is not None:
-                keys.use(trigger["id"], controls.idempotency, row.id)
+                keys.use(trigger.id, controls.idempotency, row.id)
             kept.append((row, decision))
     return kept, refused
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from functory.engine.database.schema import backlog, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.events import causation
+from functory.engine.events.event_row import FiringEvent
 from functory.engine.executions import cancellation, queue_rows, root_budget, throttled_claims
 from functory.engine.executions.direct_dispatch import Room
 from functory.engine.executions.start import new_row, write
@@ -83,7 +84,7 @@ class _Launcher:
         self._throttles = Throttles(
             tx,
             [
-                (item.fire.trigger["id"], item.fire.controls.throttle)
+                (item.fire.trigger.id, item.fire.controls.throttle)
                 for item in admitted
                 if item.fire.controls.throttle is not None
             ],
@@ -138,7 +139,7 @@ class _Launcher:
         controls = item.fire.controls
         place: dict[str, Any] = {}
         if controls.throttle is not None:
-            reservation = self._throttles.reserve(item.fire.trigger["id"], controls.throttle)
+            reservation = self._throttles.reserve(item.fire.trigger.id, controls.throttle)
             row |= {"run_at": reservation.due_at, "throttle": throttled_claims.stored(controls.throttle)}
             place = throttled_claims.columns(controls.throttle, reservation)
         if controls.expires_after is not None:
@@ -166,7 +167,7 @@ class _Launcher:
         """Cancel an open execution of the same key: at once, or by the worker that runs it."""
         if any(row["id"] == id_ for row, _ in self._unwritten):
             self._write()
-        because = f"trigger {item.fire.trigger['name']}, by event {item.event.id}"
+        because = f"trigger {item.fire.trigger.name}, by event {item.event.id}"
         if cancellation.cancel_open(self._tx, id_, because) != "running":
             self._open[group_key] = [one for one in self._open[group_key] if one.id != id_]
 
@@ -185,14 +186,15 @@ def _unlimited(request: SlotRequest) -> SlotRequest:
     return SlotRequest(request.group_key, request.text, OVERLAP_RULE, UNLIMITED)
 
 
+def event_link(trigger_id: str, name: str, event: FiringEvent) -> dict[str, Any]:
+    """Return the link of a chain (:class:`functory.engine.events.causation.Cause`) for a trigger that starts an
+    execution for an event.
+    """
+    return {"trigger": trigger_id, "name": name, "subject": event.subject, "event": event.id}
+
+
 def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
     event, trigger = item.event, item.fire.trigger
-    link = {
-        "trigger": trigger["id"],
-        "name": trigger["name"],
-        "subject": event.subject,
-        "event": event.id,
-    }
     return new_row(
         tx,
         item.target.version,
@@ -200,7 +202,7 @@ def _row(tx: Tx, item: Admitted) -> dict[str, Any]:
         cause="trigger",
         root_id=event.root_id,
         depth=event.depth + 1,
-        chain=causation.extend_chain(event.chain, link),
-        trigger_id=trigger["id"],
+        chain=causation.extend_chain(event.chain, event_link(trigger.id, trigger.name, event)),
+        trigger_id=trigger.id,
         event_id=event.id,
     )

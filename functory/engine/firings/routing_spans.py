@@ -70,12 +70,12 @@ def _of_firing(one: Launch, fired_at: datetime) -> Span:
     event, fire = one.admitted.event, one.admitted.fire
     return Span(
         event.root_id,
-        firing_span(fire.trigger["id"], event.id),
+        firing_span(fire.trigger.id, event.id),
         route_span(event.id),
-        f"trigger {fire.trigger['name']}",
+        f"trigger {fire.trigger.name}",
         fired_at,
         fired_at,
-        {"functory.trigger": fire.trigger["name"], "functory.execution.id": one.row["id"]},
+        {"functory.trigger": fire.trigger.name, "functory.execution.id": one.row["id"]},
         links=[
             SpanLink(cause.root_id, event_span(cause.id), "triggered by") for cause in fire.events or (event,)
         ],

@@ -33,17 +33,15 @@ Recorded = tuple[FiringEvent, Suppress, dict[str, Any]]
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
     one_of_keys((suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason))
 )
-_COUNTED = (
-    sa.update(suppression)
-    .where(
-        suppression.c.trigger_id == sa.bindparam("t"),
-        suppression.c.root_id == sa.bindparam("r"),
-        suppression.c.reason == sa.bindparam("w"),
-    )
-    .values(
-        count=suppression.c.count + sa.bindparam("n"),
-        last_at=sa.bindparam("at", type_=Instant),
-    )
+# Changes the row of a trigger ``t``, a root ``r`` and a reason ``w``.
+CHANGED = sa.update(suppression).where(
+    suppression.c.trigger_id == sa.bindparam("t"),
+    suppression.c.root_id == sa.bindparam("r"),
+    suppression.c.reason == sa.bindparam("w"),
+)
+_COUNTED = CHANGED.values(
+    count=suppression.c.count + sa.bindparam("n"),
+    last_at=sa.bindparam("at", type_=Instant),
 )
 
 
@@ -102,15 +100,15 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
 
 
 def _key(row: FiringEvent, stop: Suppress) -> tuple[str, str, str]:
-    return stop.trigger["id"], row.root_id, stop.reason
+    return stop.trigger.id, row.root_id, stop.reason
 
 
 def _suppressed_event(tx: Tx, row: FiringEvent, stop: Suppress) -> dict[str, Any]:
     """Return the event ``trigger.suppressed`` of a guard. It is inert: it can never start a loop itself."""
-    name = stop.trigger["name"]
+    name = stop.trigger.name
     data = {
         "trigger": name,
-        "version": stop.trigger["version"],
+        "version": stop.trigger.version,
         "event_id": row.id,
         "reason": stop.reason,
         "limit": stop.limit,

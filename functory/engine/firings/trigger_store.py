@@ -23,7 +23,8 @@ from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.firings import shadow_mode
 from functory.engine.firings.trigger_listing import LAST_AT
-from functory.engine.flow_control import circuit_breaker
+from functory.engine.flow_control import circuit_breaker, trigger_row
+from functory.engine.flow_control.trigger_row import TRIGGER_COLUMNS, TriggerRow
 from functory.engine.names import NAME
 from functory.engine.serialization import json_codec
 from functory.engine.tallies import trigger_totals
@@ -249,7 +250,7 @@ class Triggers:
             if row["state"] == state:
                 return
             if row["state"] == "shadow" and state != "deleted":
-                shadow_mode.leave(tx, row)
+                shadow_mode.leave(tx, trigger_row.from_mapping(row))
             tx.execute(
                 sa.update(trigger)
                 .where(trigger.c.id == row["id"])
@@ -274,7 +275,7 @@ def set_version(tx: Tx) -> int:
     return counters.read(tx, counters.TRIGGERS)
 
 
-def changed_since(tx: Tx, version: int) -> Iterator[dict[str, Any]]:
+def changed_since(tx: Tx, version: int) -> Iterator[TriggerRow]:
     """Yield the triggers that changed after ``version`` of the set (the counter's value), with their definitions.
 
     Deleted ones are among them, except for a ``version`` below 0: all triggers. A change locks the counter's row until
@@ -283,9 +284,9 @@ def changed_since(tx: Tx, version: int) -> Iterator[dict[str, Any]]:
     """
     statement = _CHANGED if version >= 0 else _ALIVE
     after = _LEAST_ID
-    while rows := tx.rows(statement, {"version": version, "after": after}):
+    while rows := tx.all(TriggerRow, statement, {"version": version, "after": after}):
         yield from rows
-        after = rows[-1]["id"]
+        after = rows[-1].id
         if len(rows) < PAGE:
             return
 
@@ -302,6 +303,7 @@ def _joined(*more: Any) -> sa.Select[Any]:
 # Built once, because every router runs them in every round.
 _CHANGED = (
     _joined()
+    .with_only_columns(*TRIGGER_COLUMNS)
     .where(trigger.c.changed > sa.bindparam("version"), trigger.c.id > sa.bindparam("after", type_=Id))
     .order_by(trigger.c.id)
     .limit(PAGE)

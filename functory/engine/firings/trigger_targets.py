@@ -30,11 +30,11 @@ class TriggerTargets:
             version = trigger_store.set_version(tx)
             if version != self._version:
                 for row in trigger_store.changed_since(tx, self._version):
-                    if row["state"] == "deleted":
-                        self._known.pop(row["id"], None)
+                    if row.state == "deleted":
+                        self._known.pop(row.id, None)
                     else:
-                        function = dependencies.parse_reference(row["definition"]["function"])[0]
-                        self._known[row["id"]] = (row["name"], function)
+                        function = dependencies.parse_reference(row.definition["function"])[0]
+                        self._known[row.id] = (row.name, function)
                 self._version = version
                 self._names = _grouped(self._known)
             return self._names

@@ -29,16 +29,10 @@ from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.events.store import as_id
 from functory.engine.executions import queue_rows
 from functory.engine.executions.start import new_row
+from functory.engine.firings import suppressions
+from functory.engine.firings.launch import event_link
 
-_RESUMED = (
-    sa.update(suppression)
-    .where(
-        suppression.c.trigger_id == sa.bindparam("t"),
-        suppression.c.root_id == sa.bindparam("r"),
-        suppression.c.reason == sa.bindparam("w"),
-    )
-    .values(resumed=suppression.c.resumed + sa.bindparam("n"))
-)
+_RESUMED = suppressions.CHANGED.values(resumed=suppression.c.resumed + sa.bindparam("n"))
 
 
 @dataclass(frozen=True)
@@ -157,12 +151,6 @@ def replay_key(trigger_id: str, event_id: str) -> str:
 
 def _row(tx: Tx, one: LateStart) -> dict[str, Any]:
     match, source = one.match, one.match.event
-    link = {
-        "trigger": match.trigger_id,
-        "name": match.trigger,
-        "subject": source.subject,
-        "event": source.id,
-    }
     return new_row(
         tx,
         one.version,
@@ -170,7 +158,7 @@ def _row(tx: Tx, one: LateStart) -> dict[str, Any]:
         cause="replay",
         root_id=source.root_id,
         depth=source.depth + 1,
-        chain=causation.extend_chain(source.chain, link),
+        chain=causation.extend_chain(source.chain, event_link(match.trigger_id, match.trigger, source)),
         event_id=source.id,
         idempotency_key=replay_key(match.trigger_id, source.id),
     )

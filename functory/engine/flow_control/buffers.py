@@ -23,6 +23,7 @@ from functory.engine.database.schema import Id, Instant, buffered_match, event, 
 from functory.engine.database.transaction import Tx
 from functory.engine.events.event_row import EVENT_COLUMNS, FIRING_COLUMNS, EventRow, FiringEvent
 from functory.engine.flow_control.controls import NO_CONTROLS, Controls, Key
+from functory.engine.flow_control.trigger_row import TriggerRow
 
 # Buffers that follow the events' own time: they wait until all events before their ``due_at`` have been routed.
 EVENT_TIME_KIND = "composite"
@@ -44,7 +45,7 @@ class BufferedMatch:
     ``size`` is the size of its data in bytes. ``since`` is when it began to wait, if it has waited before.
     """
 
-    trigger: Mapping[str, Any]
+    trigger: TriggerRow
     key: Key
     kind: str = "debounce"
     parts: int = 1
@@ -106,7 +107,7 @@ def lock(tx: Tx, matches: Sequence[tuple[EventRow, BufferedMatch]]) -> list[Lock
     """
     groups: dict[BufferKey, list[tuple[EventRow, BufferedMatch]]] = defaultdict(list)
     for row, one in matches:
-        groups[one.trigger["id"], one.key.hash].append((row, one))
+        groups[one.trigger.id, one.key.hash].append((row, one))
     keys = sorted(groups)
     locked: list[LockedBuffer] = []
     for start in range(0, len(keys), CHUNK):
@@ -158,7 +159,7 @@ def _upsert_buffers(
         begun = [one.since or tx.now for _, one in group]
         rows.append(
             {
-                "trigger_id": first.trigger["id"],
+                "trigger_id": first.trigger.id,
                 "key": first.key.hash,
                 "text": first.key.text,
                 "kind": first.kind,
@@ -168,7 +169,7 @@ def _upsert_buffers(
                 "count": len(group),
                 "bytes": sum(one.size for _, one in group),
                 "round": 0,
-                "changed": first.trigger["changed"],
+                "changed": first.trigger.changed,
             }
         )
     return tx.upsert(match_buffer, rows, _count_in)()
@@ -185,12 +186,12 @@ def _count_in(new: Any) -> dict[str, Any]:
 
 def _row(tx: Tx, row: EventRow, one: BufferedMatch, round_: int) -> dict[str, Any]:
     return {
-        "trigger_id": one.trigger["id"],
+        "trigger_id": one.trigger.id,
         "event_id": row.id,
         "part": (one.parts & -one.parts).bit_length() - 1,
         "parts": one.parts,
         "key": one.key.hash,
-        "trigger_version": one.trigger["version"],
+        "trigger_version": one.trigger.version,
         # A time in the future would keep the buffer open until then.
         "event_time": min(row.time, tx.now),
         "bytes": one.size,
@@ -200,18 +201,18 @@ def _row(tx: Tx, row: EventRow, one: BufferedMatch, round_: int) -> dict[str, An
     }
 
 
-def create_missing(tx: Tx, triggers: Sequence[Mapping[str, Any]]) -> None:
+def create_missing(tx: Tx, triggers: Sequence[TriggerRow]) -> None:
     """Create missing buffers of triggers that wait without any event (absence). They are due at once."""
     rows = [
         {
-            "trigger_id": row["id"],
+            "trigger_id": row.id,
             "key": "",
             "text": "",
             "kind": EVENT_TIME_KIND,
             "opened_at": tx.now,
             "due_at": tx.now,
             "memory": None,
-            "changed": row["changed"],
+            "changed": row.changed,
         }
         for row in triggers
     ]

@@ -26,6 +26,7 @@ from functory.engine.database import clock, row_locks
 from functory.engine.database.schema import Id, Instant, backlog, concurrency_group, execution, slot
 from functory.engine.database.transaction import Tx
 from functory.engine.flow_control.controls import Controls, Key
+from functory.engine.flow_control.trigger_row import FiringTrigger
 from functory.engine.serialization import json_codec
 
 # ``rule`` of a slot: 0 and 1 are the trigger's concurrency limits, in their order.
@@ -48,12 +49,12 @@ class SlotRequest:
     capacity: int
 
 
-def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls) -> list[SlotRequest]:
+def slot_requests(trigger: FiringTrigger, function: str, controls: Controls) -> list[SlotRequest]:
     """Return the slots that a trigger's concurrency limits ask for. Two limits with the same group are one slot."""
     found: dict[str, SlotRequest] = {}
     for rule, limit in enumerate(controls.concurrency_limits):
         owner, name = {
-            "trigger": (f"{trigger['id']}/{rule}", trigger["name"]),
+            "trigger": (f"{trigger.id}/{rule}", trigger.name),
             "function": (function, function),
             "global": ("", ""),
         }[limit.scope]
@@ -65,10 +66,10 @@ def slot_requests(trigger: Mapping[str, Any], function: str, controls: Controls)
     return list(found.values())
 
 
-def overlap_slot_request(trigger: Mapping[str, Any], key: Key) -> SlotRequest:
+def overlap_slot_request(trigger: FiringTrigger, key: Key) -> SlotRequest:
     """Return the slot that marks an execution of this key as open."""
-    text = " ".join(filter(None, ("overlap", trigger["name"], key.text)))
-    return SlotRequest(_hash("overlap", trigger["id"], key), text, OVERLAP_RULE, capacity=1)
+    text = " ".join(filter(None, ("overlap", trigger.name, key.text)))
+    return SlotRequest(_hash("overlap", trigger.id, key), text, OVERLAP_RULE, capacity=1)
 
 
 def queue_at(event_id: str, priority: float) -> datetime:

@@ -35,12 +35,12 @@ def find_stop(ring: Sequence[CompiledTrigger], settings: Settings, *, same_subje
     revisited.
     """
     guards = [
-        effective_guards(one.guards, by_agent=one.row["origin"] == "agent", settings=settings) for one in ring
+        effective_guards(one.guards, by_agent=one.row.origin == "agent", settings=settings) for one in ring
     ]
     for executions in itertools.count():
         place = executions % len(ring)
         visits = executions // len(ring) if same_subject else 0
-        if ring[place].row["state"] == "paused":
+        if ring[place].row.state == "paused":
             return CycleStop("trigger_paused", ring[place].name, 0, executions)
         stopped = _guard(
             guards[place], visits, executions, own=len(ring) == 1 and executions > 0, settings=settings

@@ -319,4 +319,4 @@ def _takes(pattern: Pattern | None, name: str, value: str) -> bool:
 def _parts(compiled: CompiledTrigger) -> list[_Wanted]:
     if compiled.composite is not None:
         return [_Wanted.read(part.on) for part in compiled.composite.firing_parts]
-    return [_Wanted.read(compiled.row["definition"]["on"])]
+    return [_Wanted.read(compiled.row.definition["on"])]

@@ -9,6 +9,7 @@ from typing import Any
 
 from functory.engine.errors import FunctoryError
 from functory.engine.executions.start import check_enabled
+from functory.engine.flow_control import trigger_row
 from functory.engine.functions import dependencies
 from functory.engine.serialization import json_schema
 from functory.triggers.analysis.event_explanation import explain_match
@@ -78,7 +79,7 @@ def dry_run(
     Guards need a real trigger chain, and flow control the events around it: ``undecided`` names the controls that
     decide after this.
     """
-    compiled = compile_definition(row)
+    compiled = compile_definition(trigger_row.from_mapping(row))
     found = judge(compiled, envelope, now)
     answer: dict[str, Any] = {
         "trigger": row["name"],

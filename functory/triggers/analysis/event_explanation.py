@@ -9,6 +9,7 @@ from typing import Any
 
 from functory.engine.errors import FunctoryError
 from functory.engine.events import envelope as event_envelope
+from functory.engine.flow_control import trigger_row
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.patterns import Clause
 
@@ -64,7 +65,7 @@ def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _undecided(row: Mapping[str, Any], envelope: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     try:
-        compiled = compile_definition(row)
+        compiled = compile_definition(trigger_row.from_mapping(row))
         matched, clauses = explain_match(compiled, envelope, now)
         verdict = compiled.evaluate_conditions(envelope, now) if matched else None
         if compiled.criteria is not None:

@@ -186,7 +186,7 @@ def _waiting(
         *(getattr(event, name) for name in FiringEvent.__struct_fields__),
         trigger_id=compiled.id,
         key=match.key.hash,
-        trigger_version=compiled.row["version"],
+        trigger_version=compiled.row.version,
         parts=match.parts,
         bytes=match.size,
         round=round_,

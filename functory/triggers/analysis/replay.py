@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from functory.engine.events.event_row import EventRow
 from functory.engine.firings import admission, firings, idempotency
 from functory.engine.firings.admission import Suppress
@@ -85,7 +87,7 @@ class Replay:
         first_pending: Callable[[datetime], datetime | None],
     ) -> None:
         # Whatever its state is now: the question is what it would have done.
-        self._compiled = replace(compiled, row={**compiled.row, "state": "enabled"})
+        self._compiled = replace(compiled, row=structs.replace(compiled.row, state="enabled"))
         self._types = compiled.event_types
         self._triggers = TriggerSet()
         self._triggers.add(self._compiled)

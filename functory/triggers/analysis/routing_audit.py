@@ -63,7 +63,9 @@ def _audit_event(
         compiled = match.compiled
         if not match.fires:
             continue
-        if compiled.row["updated_at"] > routed_at - MARGIN:
+        changed_at = compiled.row.updated_at
+        assert changed_at is not None, "it is stored"
+        if changed_at > routed_at - MARGIN:
             found.skipped += 1
             continue
         if evaluator.decide(compiled, one.row, event, routed_at, match.parts) is None:

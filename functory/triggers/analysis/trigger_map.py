@@ -57,7 +57,7 @@ def build(graph: Graph, function_states: Mapping[str, str], sources: Iterable[So
 
     for name, compiled in sorted(graph.triggers.items()):
         function = compiled.function.split("@")[0]
-        found.nodes[f"trigger:{name}"] = ("trigger", name, compiled.row["state"])
+        found.nodes[f"trigger:{name}"] = ("trigger", name, compiled.row.state)
         found.nodes[f"function:{function}"] = ("function", function, function_states.get(function, "missing"))
         add(f"trigger:{name}", f"function:{function}", "runs")
     for steps in graph.edges.values():

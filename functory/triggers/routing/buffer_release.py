@@ -28,6 +28,7 @@ from functory.engine.firings.admission import Admission, Suppress, SuppressedMat
 from functory.engine.firings.firings import FiringCounts
 from functory.engine.flow_control import buffers, due_buffers
 from functory.engine.flow_control.buffers import BufferedMatch, BufferKey, BufferUpdate, WaitingRow
+from functory.engine.flow_control.trigger_row import FiringTrigger
 from functory.engine.settings import Settings
 from functory.triggers.definition import CompiledTrigger
 from functory.triggers.flow_control.buffered_match import BufferDecision, SilencePeriod
@@ -188,7 +189,7 @@ class BufferRelease:
 
     def _suppress_all(self, row: dict[str, Any], line: Sequence[WaitingRow], batch: _ReleaseBatch) -> None:
         """Suppress all matches in the buffer of a deleted trigger."""
-        trigger = {"id": row["trigger_id"], "name": row["name"], "version": row["version"]}
+        trigger = FiringTrigger(row["trigger_id"], row["name"], row["version"])
         batch.refused += [(one, Suppress(trigger, "trigger_deleted")) for one in line]
         batch.done_ids[row["trigger_id"]] += [one.id for one in line]
         batch.buffer_updates[row["trigger_id"], row["key"]] = buffer_update(
@@ -205,7 +206,7 @@ class BufferRelease:
         batch: _ReleaseBatch,
     ) -> list[WaitingRow]:
         """Decide again about matches of an older trigger version. Returns the matches that stay in this buffer."""
-        old = [one for one in line if one.trigger_version != compiled.row["version"]]
+        old = [one for one in line if one.trigger_version != compiled.row.version]
         if not old:
             return line
         events.load(one.id for one in old)
@@ -221,12 +222,12 @@ class BufferRelease:
             elif isinstance(decision, TemplatedFire):
                 batch.fires.append((found, decision))
             else:
-                why = f"version {compiled.row['version']} does not match it"
+                why = f"version {compiled.row.version} does not match it"
                 batch.refused.append(
                     (found, decision or Suppress(compiled.row, "trigger_changed", detail=why))
                 )
         batch.done_ids[row["trigger_id"]] += [one.id for one in old]
-        return [one for one in line if one.trigger_version == compiled.row["version"]]
+        return [one for one in line if one.trigger_version == compiled.row.version]
 
     def _apply_decision(
         self,
@@ -274,7 +275,7 @@ class _Events:
 
 
 def _is_armed(compiled: CompiledTrigger) -> bool:
-    live = compiled.row["state"] in ("enabled", "shadow")
+    live = compiled.row.state in ("enabled", "shadow")
     return live and compiled.composite is not None and compiled.composite.armed
 
 

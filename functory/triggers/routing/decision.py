@@ -120,7 +120,7 @@ class TriggerEvaluator:
         known = self._known_guards.get(compiled.id)
         if known is not None and known[0] is compiled:
             return known[1]
-        by_agent = compiled.row["origin"] == "agent"
+        by_agent = compiled.row.origin == "agent"
         guards = effective_guards(compiled.guards, by_agent=by_agent, settings=self._settings)
         self._known_guards[compiled.id] = compiled, guards
         return guards
@@ -129,8 +129,8 @@ class TriggerEvaluator:
         self, compiled: CompiledTrigger, guards: Guards | None, row: EventRow
     ) -> Suppress | None:
         """The suppression of a match before anything is counted. ``guards`` None: it cannot start an execution."""
-        if compiled.row["state"] == "paused":
-            return Suppress(compiled.row, "trigger_paused", detail=compiled.row["note"] or "")
+        if compiled.row.state == "paused":
+            return Suppress(compiled.row, "trigger_paused", detail=compiled.row.note or "")
         tripped = guards and check_guards(compiled.id, compiled.name, guards, row, self._settings.max_depth)
         if tripped is not None:
             return Suppress(compiled.row, tripped.guard, tripped.limit, tripped.value, tripped.detail)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import structlog
+from msgspec import structs
 
 from functory.engine.database.connection import Tx
 from functory.engine.firings import trigger_store
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.flow_control.buffered_match import BufferPolicy
 from functory.triggers.index import Index
@@ -77,23 +79,23 @@ class TriggerSet:
             self._update(row)
         self.version = version
 
-    def _update(self, row: Mapping[str, Any]) -> None:
+    def _update(self, row: TriggerRow) -> None:
         """Replace a trigger by its current version."""
         compiled = None
-        if row["state"] != "deleted":
+        if row.state != "deleted":
             try:
                 compiled = compile_definition(row)
                 # Its text is not needed any more, and is larger than what was made of it.
-                compiled = replace(compiled, row={name: row[name] for name in row if name != "definition"})
+                compiled = replace(compiled, row=structs.replace(row, definition={}))
             except Exception as error:
                 # It was valid when it was saved; it must not stop the other triggers.
                 log.error(
                     "trigger cannot be compiled",
-                    trigger=row["name"],
-                    version=row["version"],
+                    trigger=row.name,
+                    version=row.version,
                     error=str(error),
                 )
-        self._replace(row["id"], compiled)
+        self._replace(row.id, compiled)
 
     def add(self, compiled: CompiledTrigger) -> None:
         """Add a trigger, in the place of another version of it."""

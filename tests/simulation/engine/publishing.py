@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from functory.engine.errors import Unavailable
 from functory.engine.events.batch_publisher import BatchPublisher
+from functory.engine.flow_control.trigger_row import TriggerRow
+from functory.engine.serialization import json_codec
 from functory.triggers.trigger_knowledge import WorkerTriggerKnowledge
 from tests.simulation.engine.world import Steps, World
 
@@ -74,9 +74,9 @@ class SimulatedTriggerKnowledge(WorkerTriggerKnowledge):
             self._asked = True
             self._world.signal({"triggers"})
 
-    def wanted_by(self, row: Mapping[str, Any]) -> frozenset[str]:
+    def wanted_by(self, row: TriggerRow) -> frozenset[str]:
         # To compile a trigger takes longer than all steps of a seed.
-        key = f"{row['sha256']} {row['state'] == 'deleted'}"
+        key = f"{json_codec.dumps(row.definition)} {row.state == 'deleted'}"
         if key not in _wanted:
             _wanted[key] = super().wanted_by(row)
         return _wanted[key]

@@ -24,6 +24,7 @@ from functory.engine.agents import ranking
 from functory.engine.errors import FunctoryError
 from functory.engine.executions import lineage, outline
 from functory.engine.executions.outline import Outlines, TreeNode
+from functory.engine.flow_control import trigger_row
 from functory.engine.functions.source import parser
 from functory.engine.names import check_name
 from functory.engine.serialization import durations, written_quantities
@@ -160,7 +161,7 @@ def _graph(on: Callable[[int], dict[str, Any]], functions: int, types: int) -> G
          "definition": parse({"on": on(number), "function": f"f{number % functions}", "input": {}})}
         for number in range(1000)
     ]  # fmt: skip
-    return Graph([compile_definition(row) for row in rows], known, {})
+    return Graph([compile_definition(trigger_row.from_mapping(row)) for row in rows], known, {})
 
 
 @case("trigger graph")
@@ -193,7 +194,7 @@ def _costly(patterns: int, elements: int) -> list[Any]:
 def _loaded(patterns: int) -> TriggerSet:
     triggers = TriggerSet()
     for number in range(patterns):
-        triggers.add(compile_definition(_pattern(number)))
+        triggers.add(compile_definition(trigger_row.from_mapping(_pattern(number))))
     return triggers
 
 
@@ -392,10 +393,10 @@ def test_a_part_of_a_stream_of_another_form_is_no_defect_of_the_gateway(part):
 def test_costly_patterns_with_few_tests_are_decided_although_others_use_up_the_bound():
     triggers = TriggerSet()
     for number in range(60):
-        triggers.add(compile_definition(_pattern(number)))
+        triggers.add(compile_definition(trigger_row.from_mapping(_pattern(number))))
     few = [f"n{i}" for i in range(16)] + ["x"]
     cheap = {"type": ["t"], "data": {"m": [{"suffix": one} for one in few]}}
-    triggers.add(compile_definition(_row("zz", cheap)))
+    triggers.add(compile_definition(trigger_row.from_mapping(_row("zz", cheap))))
     elements = MAX_TESTS_OF_ALL // (40 * 50)
     event = {"type": "t", "data": {"m": "ax", "items": [{"m": "x"} for _ in range(elements)]}}
     found = {match.compiled.name: match for match in triggers.matching(event)}

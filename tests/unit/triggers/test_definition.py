@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.triggers import definition
 from functory.triggers.patterns import flatten
 
@@ -14,7 +15,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def compiled(**fields: Any) -> definition.CompiledTrigger:
     return definition.compile_definition(
-        {"id": "1", "name": "t", "version": 1, "definition": definition.parse(fields)}
+        trigger_row.from_mapping(
+            {"id": "1", "name": "t", "version": 1, "definition": definition.parse(fields)}
+        )
     )
 
 
@@ -80,7 +83,7 @@ def test_the_stored_form_reads_back_as_itself():
     assert definition.parse(made) == made
     assert (
         definition.compile_definition(
-            {"id": "1", "name": "t", "version": 1, "definition": made}
+            trigger_row.from_mapping({"id": "1", "name": "t", "version": 1, "definition": made})
         ).guards.max_depth
         == 3
     )

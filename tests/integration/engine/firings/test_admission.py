@@ -14,7 +14,7 @@ from functory.engine.errors import Conflict, Invalid, NotFound, WaitTimeout
 from functory.engine.events.causation import Cause
 from functory.engine.firings.kill_switch import TRIGGERS, Switches
 from functory.engine.firings.suppressions import Suppressions
-from functory.engine.flow_control import circuit_breaker
+from functory.engine.flow_control import circuit_breaker, trigger_row
 from functory.triggers import definition
 from functory.triggers.analysis import cycles
 from functory.triggers.routing.router import Router
@@ -206,7 +206,7 @@ def test_a_trigger_that_code_saves_begins_in_shadow_under_tighter_limits(world: 
 
 
 def graph(world: World) -> cycles.Graph:
-    compiled = [definition.compile_definition(row) for row in world.triggers.list()]
+    compiled = [definition.compile_definition(trigger_row.from_mapping(row)) for row in world.triggers.list()]
     functions = {row["name"]: row for row in world.functions.list(payloads=True)}
     return cycles.Graph(compiled, functions, world.lineage.emitted_types(functions))
 

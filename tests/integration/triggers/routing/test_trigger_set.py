@@ -27,7 +27,7 @@ def shop(world: "World") -> "World":
 def refreshed(world: "World", known: TriggerSet) -> list[str]:
     """Refresh a set; the names of the triggers that were loaded for it."""
     with world.database.read() as tx:
-        loaded = [row["name"] for row in trigger_store.changed_since(tx, known.version)]
+        loaded = [row.name for row in trigger_store.changed_since(tx, known.version)]
         known.refresh(tx)
     return sorted(loaded)
 
@@ -45,7 +45,7 @@ def test_only_what_changed_is_loaded(shop):
     assert refreshed(shop, known) == ["three", "two"]
     assert (matching(known, "one"), matching(known, "two")) == (["one", "two"], [])
     assert [
-        one.compiled.row["state"] for one in known.matching({"type": "order.created", "subject": "three"})
+        one.compiled.row.state for one in known.matching({"type": "order.created", "subject": "three"})
     ] == ["paused"]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.packs.stackstorm.pack import read_pack
 from functory.packs.stackstorm.timer import check_timer, cron_line
 from functory.triggers import definition
@@ -192,7 +193,9 @@ def test_the_same_rules_fire_as_in_stackstorm(pack: Path, case: dict[str, Any]):
         except Invalid as error:
             assert "trigger.k1" in error.try_
             continue
-        compiled = definition.compile_definition({"id": "", "name": name, "version": 1, "definition": stored})
+        compiled = definition.compile_definition(
+            trigger_row.from_mapping({"id": "", "name": name, "version": 1, "definition": stored})
+        )
         verdict = compiled.evaluate_conditions(event, NOW)
         if name in enabled and compiled.pattern.matches(event) and (verdict is None or verdict.matched):
             fired.append(name)

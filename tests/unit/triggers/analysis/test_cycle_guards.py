@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from functory.engine.flow_control import trigger_row
 from functory.engine.settings import Settings
 from functory.triggers.analysis.cycle_guards import CycleStop, find_stop
 from functory.triggers.definition import CompiledTrigger, compile_definition, parse
@@ -18,7 +19,7 @@ SETTINGS = Settings()
 def trigger(name: str, *, state: str = "enabled", origin: str = "operator", **guards: Any) -> CompiledTrigger:
     definition = parse({"on": {"type": ["a"]}, "function": "work", "input": {}, "guards": guards})
     row = {"id": f"id of {name}", "name": name, "state": state, "origin": origin, "note": "", "version": 1}
-    return compile_definition(row | {"definition": definition})
+    return compile_definition(trigger_row.from_mapping(row | {"definition": definition}))
 
 
 def played(ring: list[CompiledTrigger], same_subject: bool) -> CycleStop:
@@ -27,7 +28,7 @@ def played(ring: list[CompiledTrigger], same_subject: bool) -> CycleStop:
     while True:
         one = ring[len(chain) % len(ring)]
         event = event_row(chain=chain, depth=len(chain), subject="s" if same_subject else str(len(chain)))
-        guards = effective_guards(one.guards, by_agent=one.row["origin"] == "agent", settings=SETTINGS)
+        guards = effective_guards(one.guards, by_agent=one.row.origin == "agent", settings=SETTINGS)
         found = check_guards(one.id, one.name, guards, event, SETTINGS.max_depth)
         if found is not None:
             return CycleStop(found.guard, one.name, found.limit, len(chain))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.triggers.analysis import cycles
 from functory.triggers.analysis.cycles import Graph
 from functory.triggers.definition import CompiledTrigger, compile_definition, parse
@@ -18,7 +19,7 @@ from functory.triggers.patterns import compile_pattern
 def trigger(name: str, function: str, on: dict[str, Any]) -> CompiledTrigger:
     definition = parse({"on": on, "function": function, "input": {}})
     row = {"id": name, "name": name, "state": "enabled", "origin": "operator", "note": "", "version": 1}
-    return compile_definition(row | {"definition": definition})
+    return compile_definition(trigger_row.from_mapping(row | {"definition": definition}))
 
 
 def function(name: str, source: str = "pass", **fields: Any) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def test_the_edges_of_all_triggers_are_those_that_each_pattern_has_alone(
         for source in triggers
         for type_ in emitted[int(source.function[1:])]
         for target in triggers
-        if compile_pattern({"type": target.row["definition"]["on"].get("type", [{"exists": True}])}).matches(
+        if compile_pattern({"type": target.row.definition["on"].get("type", [{"exists": True}])}).matches(
             {"type": type_}
         )
     }

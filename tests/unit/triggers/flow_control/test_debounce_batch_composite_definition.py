@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.triggers import definition
 from functory.triggers.analysis import cycles
 
@@ -16,7 +17,7 @@ A, B = {"on": {"type": ["a"]}}, {"on": {"type": ["b"]}}
 def saved(**fields: Any) -> Any:
     made = definition.define(function="f", **fields)
     return definition.compile_definition(
-        {"id": "1", "name": "t", "version": 1, "definition": made, "origin": "user"}
+        trigger_row.from_mapping({"id": "1", "name": "t", "version": 1, "definition": made, "origin": "user"})
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from functory.engine.errors import Invalid
+from functory.engine.flow_control import trigger_row
 from functory.engine.serialization import json_schema
 from functory.triggers import definition, save_checks
 from functory.triggers.save_checks import Surroundings
@@ -42,7 +43,9 @@ def warnings(
     made = definition.parse(
         {"function": "work"} | ({} if "composite" in fields else {"on": SHIPPED}) | fields
     )
-    compiled = definition.compile_definition({"id": "", "name": "t", "version": 0, "definition": made})
+    compiled = definition.compile_definition(
+        trigger_row.from_mapping({"id": "", "name": "t", "version": 0, "definition": made})
+    )
     target = known.get(compiled.function)
     return save_checks.check(compiled, Surroundings(known, target, lambda type_: type_ in seen, lambda: seen))
 
@@ -334,7 +337,9 @@ class TestPatterns:
                 "conditions": {"auto_validate": True},
             }
         )
-        compiled = definition.compile_definition({"id": "", "name": "t", "version": 0, "definition": made})
+        compiled = definition.compile_definition(
+            trigger_row.from_mapping({"id": "", "name": "t", "version": 0, "definition": made})
+        )
         assert save_checks.check(compiled, Surroundings({}, function("work"))) == []
 
     def test_an_emitter_and_an_output_pattern_that_do_not_exist_are_warnings(self):
@@ -377,7 +382,9 @@ def test_an_output_whose_declared_type_the_function_does_not_take_is_a_warning(d
     made = definition.parse(
         {"event_type": "function_executed", "target_function": "parse", "trigger_function": "work"}
     )
-    compiled = definition.compile_definition({"id": "", "name": "t", "version": 0, "definition": made})
+    compiled = definition.compile_definition(
+        trigger_row.from_mapping({"id": "", "name": "t", "version": 0, "definition": made})
+    )
     said = save_checks.check(compiled, Surroundings(known, work))
     assert (not said) is fits
     if not fits:
