@@ -199,7 +199,7 @@ class Functory(ClientServices):
         before = self.executions.before_start()
         with self._starting():
             row = self.executions.start(
-                name, lambda v: arguments.bind(name, v["parameters"], args, kwargs), version=version
+                name, lambda parameters, _: arguments.bind(name, parameters, args, kwargs), version=version
             )
         return Handle(self, row["id"], before)
 

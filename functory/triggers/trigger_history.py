@@ -25,6 +25,7 @@ from functory.engine.firings.unfired_matches import LateStart, UnfiredMatch
 from functory.engine.flow_control import trigger_row
 from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.engine.functions import dependencies, versions
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 from functory.triggers import definition
@@ -57,7 +58,7 @@ class TriggerHistory:
         tried, other = self._versions(name, draft)
         references = [dependencies.parse_reference(one.function) for one in (tried, other) if one is not None]
         with self._database.read() as tx:
-            targets = versions.load_many(tx, references)
+            targets = versions.load_starts(tx, references)
             pruned_until = prune_watermarks.read(tx)
 
         def budget_use(least: int, trigger_id: str) -> dict[str, int]:
@@ -169,7 +170,7 @@ def _ready(
     by their digest.
     """
     events = unfired_matches.lock_events(tx, {row["event_id"] for row in page})
-    found = versions.load_many(
+    found = versions.load_starts(
         tx, [dependencies.parse_reference(row["definition"]["function"]) for row in page]
     )
     for row in page:
@@ -180,7 +181,7 @@ def _ready(
         match = UnfiredMatch(row["trigger_id"], row["trigger"], row["definition"], event, row["reason"])
         function = match.definition["function"]
         version = found.get(dependencies.parse_reference(function))
-        if version is None or version["state"] != "enabled":
+        if version is None or version.state != "enabled":
             done.add_failed(row, unavailable(function, version))
             continue
         key = json_codec.digest([match.trigger, match.definition])
@@ -193,9 +194,9 @@ def _ready(
 
 
 def _render(
-    compiled: definition.CompiledTrigger, match: UnfiredMatch, version: Mapping[str, Any]
+    compiled: definition.CompiledTrigger, match: UnfiredMatch, version: StartVersion
 ) -> dict[str, Any]:
-    return definition.SingleEventInput(compiled, envelope(match.event)).render(version["parameters"])
+    return definition.SingleEventInput(compiled, envelope(match.event)).render(version.parameters)
 
 
 def _compile(match: UnfiredMatch) -> definition.CompiledTrigger:

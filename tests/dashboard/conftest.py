@@ -8,24 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from functory.api import bounded_reads
 from functory.dashboard.serving import is_built
 from tests.services.missing_servers import leave_out, require
 from tests.support import browser_loop
 from tests.support.dashboard import Deployment, Screen, dashboard_server, launch, seed
 from tests.support.dashboard_hands import Hands
-from tests.support.patience import patient
+from tests.support.patient_reads import patient_reads as patient_reads
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="package", autouse=True)
-def patient_reads() -> Iterator[None]:
-    """The servers of these tests read as long as a busy machine takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounded_reads, "READ_SECONDS", patient(bounded_reads.READ_SECONDS * 10))
-        yield
 
 
 @pytest.fixture(scope="session")

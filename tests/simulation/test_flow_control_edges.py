@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[str, Edit]] = {
             "functory.engine.firings.idempotency",
             "decide",
             'refused.append((row, Suppress(trigger, "idempotent", detail=detail)))',
-            'keys.use(trigger["id"], controls.idempotency, row.id)\n'
+            "keys.use(trigger.id, controls.idempotency, row.id)\n"
             '            refused.append((row, Suppress(trigger, "idempotent")))',
         ),
     ),

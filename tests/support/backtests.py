@@ -28,7 +28,7 @@ def backtested(
     other = None if draft is None else stored
     begin = since or row["created_at"] - timedelta(minutes=1)
     with world.database.read() as tx:
-        targets = versions.load_many(
+        targets = versions.load_starts(
             tx, [dependencies.parse_reference(one.function) for one in (tried, stored)]
         )
 

@@ -94,4 +94,4 @@ class CanaryWorld:
 
 def fails(*versions: int) -> Plays:
     """Every attempt of these versions fails."""
-    return lambda claim: "failed" if claim.version["number"] in versions else "succeeded"
+    return lambda claim: "failed" if claim.version.number in versions else "succeeded"

@@ -109,14 +109,15 @@ def _findings(out: CommandOutput, findings: Sequence[Mapping[str, Any]]) -> None
 
 def _process(row: Mapping[str, Any]) -> str:
     """Say whether the process of an execution runs the next one."""
-    from functory.engine.functions.process_reuse import declared_reuse, is_pure
+    from functory.engine.access.grants import RIGHTS, Grants
+    from functory.engine.functions.process_reuse import declared_reuse
 
-    reuse = declared_reuse(row)
+    reuse = declared_reuse(row["reuse"], row["declared"])
     if reuse:
         return "kept for the next execution (reuse=True)"
     if reuse is False:
         return "a new one for each execution (reuse=False)"
-    if not is_pure([row]):
+    if Grants.declared(row["grants"], row["secrets"], row["permissions"]).only(RIGHTS):
         return "a new one for each execution, for its rights"
     return "kept for the next execution if it was left as it was"
 

@@ -74,7 +74,7 @@ class Executions(Part):
     def start(
         self,
         function: str,
-        make_input: Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        make_input: Mapping[str, Any] | Callable[[Any, Any], Mapping[str, Any]],
         *,
         version: int | None = None,
         cause: str = "manual",
@@ -87,7 +87,8 @@ class Executions(Part):
                 if version is None
                 else self._server.functions.version(function, version)
             )
-            make_input = make_input(plain(found))
+            shown = plain(found)
+            make_input = make_input(shown["parameters"], shown["input_schema"])
         row = self._server.executions.start(function=function, input=make_input, version=version)
         return self._whole(row)
 

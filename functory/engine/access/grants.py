@@ -86,14 +86,17 @@ class Grants:
         return cls(**listed, subprocess="subprocess" in found)
 
     @classmethod
-    def declared(cls, version: Mapping[str, Any]) -> Grants:
-        """Return the grants that a version row declares.
-
-        Its declared imports are preloads. A version that an execution has saved declares none: an operator may allow
-        one.
+    def declared(
+        cls,
+        asked: Mapping[str, Any],
+        secrets: Iterable[str],
+        permissions: Iterable[str],
+        imports: Iterable[Any] = (),
+    ) -> Grants:
+        """Return the grants that a version declares: what it has ``asked`` for (:func:`parse_declared`), its secrets
+        and permissions, and its declared ``imports``, which are preloads.
         """
-        asked, secrets, permissions = version["grants"], version["secrets"], version["permissions"]
-        preload = _declared_preloads(version)
+        preload = tuple(sorted(preload_grants.package_modules(imports)))
         if not (asked or secrets or permissions or preload):
             return NOTHING
         files = asked.get("files", {})
@@ -208,12 +211,6 @@ def warnings(function: str, number: int, waiting: Grants) -> list[str]:
         f"{allow_command(function, number, kind, value)}"
         for kind, value in waiting.items()
     ]
-
-
-def _declared_preloads(version: Mapping[str, Any]) -> tuple[str, ...]:
-    if version.get("cause_execution_id") is not None or not version.get("declared", {}).get("imports"):
-        return ()
-    return tuple(sorted(preload_grants.package_modules(version["imports"])))
 
 
 def parse_declared(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from functory.engine.agents import tools
 from functory.engine.agents.memory_fields import sha256 as sha256
 from functory.engine.database.schema import function, function_version
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow
 from functory.engine.functions import annotations
 
 # Functions that one search looks at, in the order of their names.
@@ -44,6 +45,19 @@ class ToolText:
         return sha256(self.text)
 
 
+class _Described(TypedRow, frozen=True):
+    """What an active version says about itself; ``id`` is that of the function. A docstring in its ``source`` is the
+    description of one that has no other.
+    """
+
+    id: str
+    name: str
+    metadata: Mapping[str, Any]
+    input_schema: Mapping[str, Any] | None
+    parameters: Sequence[Mapping[str, Any]]
+    source: str
+
+
 def load(tx: Tx, names: Collection[str] | None, scope: Scope = None) -> list[ToolText]:
     """Return the enabled functions in ``scope`` as tools: those with these names, or all but the ephemeral ones of
     runs.
@@ -55,7 +69,6 @@ def load(tx: Tx, names: Collection[str] | None, scope: Scope = None) -> list[Too
             function_version.c.metadata,
             function_version.c.input_schema,
             function_version.c.parameters,
-            # A docstring is the description of a function that has no other.
             function_version.c.source,
         )
         .join(function_version, function_version.c.function_id == function.c.id)
@@ -68,9 +81,8 @@ def load(tx: Tx, names: Collection[str] | None, scope: Scope = None) -> list[Too
         statement = statement.where(function.c.run_id.is_(None))
     else:
         statement = statement.where(function.c.name.in_(sorted(names)))
-    rows = tx.rows(statement)
-    described = annotations.load(tx, [row["name"] for row in rows])
+    rows = tx.all(_Described, statement)
+    described = annotations.load(tx, [row.name for row in rows])
     return [
-        ToolText(row["id"], tools.described(row, (described.get(row["name"]) or {}).get("value")))
-        for row in rows
+        ToolText(row.id, tools.described(row, (described.get(row.name) or {}).get("value"))) for row in rows
     ]

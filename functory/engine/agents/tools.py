@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from functory.engine.access.grants import Grants
 from functory.engine.errors import Invalid, Refused
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_codec, json_schema
 
 Effect = Literal["none", "reads", "acts"]
@@ -16,26 +17,40 @@ EFFECTS = ("none", "reads", "acts")
 MAX_DESCRIPTION = 1_024
 
 
-def described(version: Mapping[str, Any], description: str | None = None) -> dict[str, Any]:
+class Describable(Protocol):
+    """What a version says about itself as a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def input_schema(self) -> Mapping[str, Any] | None: ...
+    @property
+    def parameters(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def source(self) -> str: ...
+
+
+def described(version: Describable, description: str | None = None) -> dict[str, Any]:
     """Return the tool that a function's version is: its name, its description and the schema of its arguments.
 
     ``description`` is that of its annotation; without one the version describes itself, by its metadata or the text
     under its first line.
     """
-    metadata = version["metadata"] or {}
-    description = description or metadata.get("description") or metadata.get("doc") or _docstring(version)
-    schema = version["input_schema"] or json_schema.from_parameters(version["parameters"])
+    metadata = version.metadata or {}
+    description = (
+        description or metadata.get("description") or metadata.get("doc") or _docstring(version.source)
+    )
+    schema = version.input_schema or json_schema.from_parameters(version.parameters)
     return {
-        "name": version["name"][:64],
+        "name": version.name[:64],
         "description": str(description)[:MAX_DESCRIPTION],
         "parameters": schema,
     }
 
 
-def _docstring(version: Mapping[str, Any]) -> str:
-    source = version.get("source")
-    if not source:
-        return ""
+def _docstring(source: str) -> str:
     functions = (
         node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
@@ -79,11 +94,11 @@ def is_always_allowed(rules: Sequence[Mapping[str, Any]], name: str, arguments: 
     )
 
 
-def checked_arguments(version: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+def checked_arguments(version: VersionRow, arguments: Any) -> dict[str, Any]:
     """Return the arguments of a call, as the function takes them. Raises :class:`Invalid` for wrong ones, also for a
     text that is no JSON object: models write such.
     """
     if not isinstance(arguments, Mapping):
-        raise Invalid(f"wrong arguments of {version['name']}", "they are no JSON object")
-    json_schema.check(version["input_schema"], arguments, f"input of {version['name']}")
+        raise Invalid(f"wrong arguments of {version.name}", "they are no JSON object")
+    json_schema.check(version.input_schema, arguments, f"input of {version.name}")
     return dict(arguments)

@@ -32,6 +32,7 @@ from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.runnable_versions import RunnableVersion, RunnableVersions
 from functory.engine.functions.limits import Limits
 from functory.engine.functions.log_policies import ALL, LogPolicy
+from functory.engine.functions.version_row import VersionCode
 from functory.engine.telemetry import metrics
 
 # Built once, because they run with every claim.
@@ -48,14 +49,14 @@ _FREE = (
 class Claim:
     """One attempt that this worker owns: the execution's row and the exact code it runs.
 
-    ``codes`` holds version rows by ``name@number``, the entry first. ``problem`` says why it cannot
+    ``codes`` holds versions by ``name@number``, the entry first. ``problem`` says why it cannot
     run (a dependency is missing): the worker then finishes it without starting a process. ``grants`` are those of all
     its codes together, because they share a process.
     """
 
     row: ExecutionRow
-    version: Mapping[str, Any]
-    codes: Mapping[str, Mapping[str, Any]]
+    version: VersionCode
+    codes: Mapping[str, VersionCode]
     limits: Limits
     claimed_at: datetime
     problem: FunctoryError | None = None

@@ -265,7 +265,7 @@ def finish(tx: Tx, ending: Ending, append_events: AppendEvents, settings: Settin
         data = event_data(claim.row, next_state.state) | {
             "error": _short(attempt_result.error),
             "duration_seconds": round(attempt_result.duration_seconds, 6),
-            "metadata": claim.version["metadata"],
+            "metadata": claim.version.metadata,
         }
         if request is not None:
             data |= {"author": request["cancelled_by"]}
@@ -301,7 +301,7 @@ def _cancel_request(tx: Tx, id_: str) -> Mapping[str, Any] | None:
 
 def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:
     """Return the function's output patterns that its result matches, each with its groups."""
-    patterns = claim.version["output_patterns"]
+    patterns = claim.version.output_patterns
     if not patterns:
         return []
     try:

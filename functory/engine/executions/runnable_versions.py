@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from functory.engine.access import grants
 from functory.engine.access.grants import Grants
 from functory.engine.database.transaction import Tx
@@ -17,6 +19,7 @@ from functory.engine.errors import FunctoryError
 from functory.engine.functions import dependencies, grant_approvals, limits, version_modules, versions
 from functory.engine.functions.limits import Limits
 from functory.engine.functions.log_policies import LogPolicy, LogPolicyCache
+from functory.engine.functions.version_row import VersionCode
 from functory.engine.serialization import json_codec
 
 # Versions that one worker remembers.
@@ -33,8 +36,8 @@ class RunnableVersion:
     ``log_policy`` is that of the function.
     """
 
-    version: Mapping[str, Any]
-    codes: Mapping[str, Mapping[str, Any]]
+    version: VersionCode
+    codes: Mapping[str, VersionCode]
     limits: Limits
     problem: FunctoryError | None
     grants: Grants
@@ -49,8 +52,8 @@ class RunnableVersion:
 class _Codes:
     """A version and what it needs, before its grants are known."""
 
-    version: Mapping[str, Any]
-    codes: Mapping[str, Mapping[str, Any]]
+    version: VersionCode
+    codes: Mapping[str, VersionCode]
     exact: Sequence[str] | None = None
     problem: FunctoryError | None = None
 
@@ -63,7 +66,7 @@ class RunnableVersions:
     def __init__(self, isolation: str, author_grants: Collection[str]) -> None:
         self._isolation = isolation
         self._author_grants = author_grants
-        self._versions: dict[str, dict[str, Any]] = {}
+        self._versions: dict[str, VersionCode] = {}
         # What is right for one value of the counter of grant approvals. Replaced as a whole: threads that claim at the
         # same time may have read different values.
         self._runnable: tuple[int | None, dict[str, RunnableVersion]] = (None, {})
@@ -80,35 +83,35 @@ class RunnableVersions:
             self._runnable = (change_counter, runnable)
         found = {id_: runnable[id_] for id_ in version_ids if id_ in runnable}
         loaded = {id_: self._load(tx, id_) for id_ in version_ids if id_ not in found}
-        keys = {(code["name"], code["sha256"]) for one in loaded.values() for code in one.codes.values()}
+        keys = {(code.name, code.sha256) for one in loaded.values() for code in one.codes.values()}
         approved = self._approvals.get(tx, change_counter, keys) if loaded else {}
-        names = [codes.version["name"] for codes in loaded.values()]
+        names = [codes.version.name for codes in loaded.values()]
         policies = self._log_policies.get(tx, change_counter, names) if loaded else {}
         for id_, codes in loaded.items():
-            found[id_] = self._runnable_version(codes, approved, policies[codes.version["name"]])
-            if not codes.version["dependencies"] and id_ in self._versions:
+            found[id_] = self._runnable_version(codes, approved, policies[codes.version.name])
+            if not codes.version.dependencies and id_ in self._versions:
                 runnable[id_] = found[id_]
         return found
 
     def _load(self, tx: Tx, id_: str) -> _Codes:
         version = self._version(tx, id_)
-        if version["dependencies"]:
+        if version.dependencies:
             try:
                 codes, exact = self._closure(tx, version)
                 return _Codes(version, codes, exact)
             except FunctoryError as error:
-                return _Codes(version, {_key(version): version}, problem=error)
-        return _Codes(version, {_key(version): version})
+                return _Codes(version, {version.key: version}, problem=error)
+        return _Codes(version, {version.key: version})
 
     def _runnable_version(
         self, codes: _Codes, approved: Mapping[grant_approvals.VersionKey, Grants], log_policy: LogPolicy
     ) -> RunnableVersion:
-        limit = limits.parse(codes.version["limits"])
+        limit = limits.parse(codes.version.limits)
         effective, warnings = self._grants(codes.codes, approved)
         sandbox = {
-            "sha256": codes.version["sha256"],
+            "sha256": codes.version.sha256,
             "tier": self._isolation,
-            "environment": codes.version["environment"],
+            "environment": codes.version.environment,
             "grants": effective.as_json(),
             "limits": limit.as_json(),
         }
@@ -125,38 +128,31 @@ class RunnableVersions:
             log_policy,
         )
 
-    def _version(self, tx: Tx, id_: str) -> dict[str, Any]:
+    def _version(self, tx: Tx, id_: str) -> VersionCode:
         version = self._versions.get(id_)
         if version is None:
-            version = versions.load_version(tx, id_)
-            # What belongs to the function changes, so it is not remembered.
-            version = {
-                key: value
-                for key, value in version.items()
-                if key not in ("state", "active", "latest", "log_policy")
-            }
-            version |= {"modules": version_modules.load_texts(tx, [version]).get(id_, {})}
+            row = versions.load_version(tx, id_)
+            # Whether it is the active one changes, so that is not remembered.
+            texts = version_modules.load_texts(tx, [row]).get(id_, {})
+            version = replace(row.as_code(texts), is_active=False)
             if len(self._versions) > MAX_CACHED_VERSIONS:
                 self._versions.clear()
             # An environment that could not be built may succeed later, so such a version is read again.
-            if not version["environment_error"]:
+            if not version.environment_error:
                 self._versions[id_] = version
         return version
 
-    def _closure(
-        self, tx: Tx, version: dict[str, Any]
-    ) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
+    def _closure(self, tx: Tx, version: VersionCode) -> tuple[Mapping[str, VersionCode], Sequence[str]]:
         """Return a version with its dependencies by ``name@version``, and the list of them that is recorded."""
-        codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
-        texts = version_modules.load_texts(tx, [row for row in codes.values() if "modules" not in row])
-        codes = {key: {"modules": texts.get(row["id"], {})} | dict(row) for key, row in codes.items()}
-        used = {code["function"]: code["number"] for code in codes.values()}
+        linked = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
+        codes = version_modules.as_codes(tx, linked)
+        used = {code.name: code.number for code in codes.values()}
         exact = sorted(codes) if len(used) < len(codes) else [f"{n}@{v}" for n, v in sorted(used.items())]
         return codes, exact
 
     def _grants(
         self,
-        codes: Mapping[str, Mapping[str, Any]],
+        codes: Mapping[str, VersionCode],
         approved: Mapping[grant_approvals.VersionKey, Grants],
     ) -> tuple[Grants, Sequence[str]]:
         """Return the grants of these codes together: those that the authors may declare, and those that operators
@@ -165,13 +161,9 @@ class RunnableVersions:
         effective = grants.NOTHING
         warnings: list[str] = []
         for code in codes.values():
-            declared, allowed = Grants.declared(code), approved[code["name"], code["sha256"]]
+            declared, allowed = code.declared_grants, approved[code.name, code.sha256]
             effective = effective | grants.effective(declared, self._author_grants, allowed)
             if declared:
                 missing = grants.pending(declared, self._author_grants, allowed).only(grants.RIGHTS)
-                warnings += grants.warnings(code["name"], code["number"], missing)
+                warnings += grants.warnings(code.name, code.number, missing)
         return effective, warnings
-
-
-def _key(version: Mapping[str, Any]) -> str:
-    return f"{version['name']}@{version['number']}"

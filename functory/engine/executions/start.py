@@ -19,14 +19,17 @@ from functory.engine.errors import Conflict, FunctoryError, Refused
 from functory.engine.events.causation import Cause
 from functory.engine.executions import queue_rows, root_budget
 from functory.engine.executions.cancel_row import OPEN
-from functory.engine.functions import activation, canary_assignment, limits, open_canaries, versions
+from functory.engine.functions import activation, canary_assignment, open_canaries, versions
 from functory.engine.functions.analysis import inspection
-from functory.engine.functions.limits import Limits
 from functory.engine.functions.open_canaries import Assigned
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.settings import Settings
 from functory.engine.telemetry import metrics
 
 T = TypeVar("T")
+
+MakeInput = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any] | None], Mapping[str, Any]]
+"""Makes the input of an execution of the parameters and the input schema of the version that it runs."""
 
 # Built once, because they run with every start.
 _KEYED = sa.select(execution).where(execution.c.idempotency_key == sa.bindparam("key"))
@@ -71,7 +74,7 @@ def commit(database: Database, work: Callable[[Tx], T], again: Callable[[Tx], T]
 
 def new_row(
     tx: Tx,
-    version: Mapping[str, Any],
+    version: StartVersion,
     input_: Mapping[str, Any],
     *,
     cause: str,
@@ -92,9 +95,7 @@ def new_row(
 
     ``delay`` is in seconds.
     """
-    limit = version["limits"]
-    if not isinstance(limit, Limits):
-        limit = limits.parse(limit)
+    limit = version.limits
     if id_ is None:
         for cause_id in (event_id, parent_id):
             if cause_id is not None:
@@ -104,9 +105,9 @@ def new_row(
     run_at = tx.now + timedelta(seconds=delay) if delay else tx.now
     return {
         "id": id_,
-        "function": version["name"],
-        "version": version["number"],
-        "version_id": version["id"],
+        "function": version.name,
+        "version": version.number,
+        "version_id": version.id,
         "cause": cause,
         "trigger_id": trigger_id,
         "event_id": event_id,
@@ -133,7 +134,7 @@ def new_row(
     }
 
 
-def assign(tx: Tx, version: Mapping[str, Any], id_: str, parent: Cause | None) -> Assigned | None:
+def assign(tx: Tx, version: StartVersion, id_: str, parent: Cause | None) -> Assigned | None:
     """Return what the open canary of a function chooses for a new execution with this id; None without a canary.
     ``version`` was loaded as the active one. A child has the root and the subject of its parent.
     """
@@ -195,36 +196,37 @@ def record_step(tx: Tx, parent_id: str, step_key: str, id_: str, failed: str | N
 def missing_version_error(tx: Tx, function: str, version: int | None) -> FunctoryError:
     """Return the error for a function without this version, or without an active one."""
     latest = versions.load_latest(tx, function) if version is None else None
-    if latest is not None and latest["active"] is None:
-        found = inspection.find(latest["findings"])
-        problem = latest["environment_error"] or (found[1] if found is not None else None)
+    if latest is not None and latest.active is None:
+        found = inspection.find(latest.findings)
+        problem = latest.environment_error or (found[1] if found is not None else None)
         return Conflict(
             f"function {function} has no active version",
-            f"v{latest['number']}: {problem}" if problem else "",
-            f"functory function show {function}@{latest['number']}"
+            f"v{latest.number}: {problem}" if problem else "",
+            f"functory function show {function}@{latest.number}"
             if problem
             else f"functory function activate {function}@N",
         )
     return versions.missing_error(tx, function, version)
 
 
-def check_enabled(version: Mapping[str, Any]) -> None:
-    """Raise :class:`Conflict` when the function of a version row starts no executions."""
-    if version["state"] != "enabled":
+def check_enabled(name: str, number: int, state: str) -> None:
+    """Raise :class:`Conflict` when the function of a version starts no executions."""
+    if state != "enabled":
         raise Conflict(
-            f"function {version['name']} is {version['state']}",
+            f"function {name} is {state}",
             "no executions are started",
-            f"functory function activate {version['name']} {version['number']}",
+            f"functory function activate {name} {number}",
         )
 
 
-def check_passed_gate(tx: Tx, version: Mapping[str, Any]) -> None:
+def check_passed_gate(tx: Tx, version: StartVersion) -> None:
     """Raise :class:`Conflict` for a version that code asks for by its number, and that waits at the gate or was
     rejected there. People may try it.
     """
     if (
-        version["number"] != version["active"]
-        and (problem := activation.gate_problem(tx, version)) is not None
+        version.number != version.active
+        and (problem := activation.gate_problem(tx, version.function_id, version.name, version.number))
+        is not None
     ):
         raise problem
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +15,9 @@ from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import store as event_store
 from functory.engine.executions import queue_rows, start
 from functory.engine.executions.direct_dispatch import OpensRoom
+from functory.engine.executions.start import MakeInput
 from functory.engine.functions import open_canaries, versions
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
 
@@ -26,8 +28,6 @@ MAX_TOTAL_BYTES = 64 * 1024 * 1024
 _KEYS = 500
 
 _RACED = "another request with this idempotency_key was started at the same time"
-
-MakeInput = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def start_many(
@@ -46,9 +46,9 @@ def start_many(
 ) -> list[str]:
     """Queue one execution for each of ``inputs``. Returns their ids, in order.
 
-    An input is an object, or makes it from the version row (to bind positional arguments). ``delay`` is in seconds.
-    With ``direct`` they are sent at once if there is room for all of them. A used ``idempotency_key`` starts nothing
-    and returns the ids that it has started. With an ``author`` the audit log gets one entry for all of them.
+    An input is an object, or makes it from the version's parameters (to bind positional arguments). ``delay`` is in
+    seconds. With ``direct`` they are sent at once if there is room for all of them. A used ``idempotency_key`` starts
+    nothing and returns the ids that it has started. With an ``author`` the audit log gets one entry for all of them.
     Raises :class:`NotFound`, :class:`Conflict` (disabled, or a key that was used for something else), and
     :class:`Invalid` with the number of the first wrong input, counted from 1.
     """
@@ -72,10 +72,10 @@ def start_many(
         if idempotency_key is not None and (known := _started(tx, function, idempotency_key, len(keys))):
             return known
         room = direct.room(tx) if direct is not None else None
-        found = versions.load(tx, function, version)
+        found = versions.load_start(tx, function, version)
         if found is None:
             raise start.missing_version_error(tx, function, version)
-        start.check_enabled(found)
+        start.check_enabled(found.name, found.number, found.state)
         canary = open_canaries.find(tx, found) if version is None else None
         ids = [tx.new_id() for _ in wanted]
         record(tx, ids[0], {"function": function, "count": len(ids)})
@@ -141,7 +141,7 @@ def _started(tx: Tx, function: str, key: str, count: int) -> list[str]:
 
 
 def _check_all(
-    versions_: Sequence[Mapping[str, Any]],
+    versions_: Sequence[StartVersion],
     wanted: Sequence[Mapping[str, Any] | MakeInput],
     max_bytes: int,
 ) -> list[Mapping[str, Any]]:
@@ -149,8 +149,10 @@ def _check_all(
     checked: list[Mapping[str, Any]] = []
     total = 0
     for number, (version, one) in enumerate(zip(versions_, wanted, strict=True), 1):
-        what = f"input {number} of {version['name']}"
-        input_ = json_codec.from_python(one(version) if callable(one) else one, what)
+        what = f"input {number} of {version.name}"
+        input_ = json_codec.from_python(
+            one(version.parameters, version.input_schema) if callable(one) else one, what
+        )
         total += event_store.check_data(input_, max_bytes, what)
         if total > MAX_TOTAL_BYTES:
             raise Invalid(
@@ -158,6 +160,6 @@ def _check_all(
                 f"the first {number:,} have {total:,} bytes; one call takes at most {MAX_TOTAL_BYTES:,}",
                 "submit them in parts",
             )
-        json_schema.check(version["input_schema"], input_, f"{what} v{version['number']}")
+        json_schema.check(version.input_schema, input_, f"{what} v{version.number}")
         checked.append(input_)
     return checked

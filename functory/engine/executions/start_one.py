@@ -15,8 +15,10 @@ from functory.engine.events import store as event_store
 from functory.engine.events.causation import Cause
 from functory.engine.executions import queue_rows, start
 from functory.engine.executions.direct_dispatch import OpensRoom, Room
+from functory.engine.executions.start import MakeInput
 from functory.engine.functions import open_canaries, versions
 from functory.engine.functions.open_canaries import Assigned
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.serialization import json_codec, json_schema
 from functory.engine.settings import Settings
 
@@ -36,7 +38,7 @@ class OneStart:
     direct: OpensRoom | None
     record: Callable[[Tx, str, Mapping[str, Any]], None]
     function: str
-    make_input: Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    make_input: Mapping[str, Any] | MakeInput
     version: int | None
     cause: str
     parent: Cause | None
@@ -79,12 +81,12 @@ class OneStart:
             known = tx.first(_BY_ID, {"id": self.id_})
         return known
 
-    def _choose_version(self, tx: Tx, id_: str) -> tuple[Mapping[str, Any], Assigned | None]:
-        """Return the version row that runs, and what an open canary has chosen."""
-        found = versions.load(tx, self.function, self.version)
+    def _choose_version(self, tx: Tx, id_: str) -> tuple[StartVersion, Assigned | None]:
+        """Return the version that runs, and what an open canary has chosen."""
+        found = versions.load_start(tx, self.function, self.version)
         if found is None:
             raise start.missing_version_error(tx, self.function, self.version)
-        start.check_enabled(found)
+        start.check_enabled(found.name, found.number, found.state)
         if self.version is not None:
             if self.parent is not None:
                 start.check_passed_gate(tx, found)
@@ -92,13 +94,17 @@ class OneStart:
         assigned = start.assign(tx, found, id_, self.parent)
         return (found, None) if assigned is None else (assigned.choose(found), assigned)
 
-    def _make_row(self, tx: Tx, version: Mapping[str, Any], id_: str) -> dict[str, Any]:
+    def _make_row(self, tx: Tx, version: StartVersion, id_: str) -> dict[str, Any]:
         """Check the input, take a child from its root's budget, and return the new row."""
         parent, of_what = self.parent, f"input of {self.function}"
-        input_ = self.make_input(version) if callable(self.make_input) else self.make_input
+        input_ = (
+            self.make_input(version.parameters, version.input_schema)
+            if callable(self.make_input)
+            else self.make_input
+        )
         input_ = json_codec.from_python(input_, of_what)
         event_store.check_data(input_, self.settings.max_event_bytes, of_what)
-        json_schema.check(version["input_schema"], input_, f"{of_what} v{version['number']}")
+        json_schema.check(version.input_schema, input_, f"{of_what} v{version.number}")
         if parent is not None:
             start.take_budget(tx, parent, self.function, self.settings)
         new = start.new_row(

@@ -37,6 +37,7 @@ from functory.engine.executions.cancellation import OPEN
 from functory.engine.executions.direct_dispatch import OpensRoom
 from functory.engine.executions.outcomes import TERMINAL
 from functory.engine.executions.runs import membership
+from functory.engine.executions.start import MakeInput
 from functory.engine.executions.start_one import OneStart
 from functory.engine.flow_control import concurrency
 from functory.engine.functions import versions
@@ -71,7 +72,7 @@ class Executions:
     def start(
         self,
         function: str,
-        make_input: Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        make_input: Mapping[str, Any] | MakeInput,
         *,
         version: int | None = None,
         cause: str = "api",
@@ -88,9 +89,10 @@ class Executions:
     ) -> dict[str, Any]:
         """Queue one execution. Returns its row.
 
-        ``make_input`` is the input object, or makes it from the version row (to bind positional arguments). With a
-        ``parent`` the execution is its child: one deeper, in the same root and budget. A used ``idempotency_key``
-        returns the first execution; a used ``step_key`` of the same parent returns the first one unless it failed.
+        ``make_input`` is the input object, or makes it from the version's parameters (to bind positional arguments).
+        With a ``parent`` the execution is its child: one deeper, in the same root and budget. A used
+        ``idempotency_key`` returns the first execution; a used ``step_key`` of the same parent returns the first one
+        unless it failed.
         A child is cancelled when its parent ends without success, unless the parent asked to ``abandon`` it.
         ``delay`` is in seconds. ``dispatched`` means that the caller claims the execution itself at once.
         ``maybe_committed`` repeats a start with the same ``id_`` whose commit outcome is unknown: it is started once.
@@ -355,17 +357,17 @@ class Executions:
             if known is not None:
                 return known
             version = (
-                versions.load(tx, old["function"], None)
+                versions.load_start(tx, old["function"], None)
                 if latest
-                else versions.load_version(tx, old["version_id"])
+                else versions.load_version(tx, old["version_id"]).as_start()
             )
             if version is None:
                 raise NotFound(
                     f"function {old['function']!r} has no active version", try_="functory function list"
                 )
-            start.check_enabled(version)
+            start.check_enabled(version.name, version.number, version.state)
             json_schema.check(
-                version["input_schema"], old["input"], f"input of {version['name']} v{version['number']}"
+                version.input_schema, old["input"], f"input of {version.name} v{version.number}"
             )
             new = start.new_row(
                 tx,

@@ -65,7 +65,7 @@ def store(tx: Tx, endings: Sequence[Ending], append_events: AppendEvents) -> set
 def success_events(tx: Tx, ending: Ending) -> list[dict[str, Any]]:
     """Return the event rows of a success: its end, and each output pattern that matched."""
     claim, attempt_result = ending.claim, ending.attempt_result
-    row, metadata = claim.row, claim.version["metadata"]
+    row, metadata = claim.row, claim.version.metadata
     data = event_data(row, "succeeded") | {
         "error": None,
         "duration_seconds": round(attempt_result.duration_seconds, 6),

@@ -37,6 +37,7 @@ from functory.engine.functions import dependencies
 from functory.engine.functions.dependencies import Reference
 from functory.engine.functions.open_canaries import Assigned, OpenCanary
 from functory.engine.functions.version_cache import VersionCache
+from functory.engine.functions.version_row import StartVersion
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Suppress:
 class Target:
     """The version that a match starts. ``assigned`` is what the open canary of its function has chosen."""
 
-    version: Mapping[str, Any]
+    version: StartVersion
     assigned: Assigned | None = None
 
 
@@ -137,7 +138,7 @@ def admit(
 
 def choose_targets(
     fires: Sequence[Match],
-    versions: Mapping[Reference, Mapping[str, Any]],
+    versions: Mapping[Reference, StartVersion],
     canaries: Mapping[str, OpenCanary] = NO_CANARIES,
 ) -> list[Target | Suppress]:
     """Return what each match starts, of ``versions`` by reference, or that its function is not available. An open
@@ -149,7 +150,7 @@ def choose_targets(
     targets: list[Target | Suppress] = []
     for event, fire in fires:
         version = found[fire.function]
-        if version is None or version["state"] != "enabled":
+        if version is None or version.state != "enabled":
             detail = unavailable(fire.function, version)
             targets.append(Suppress(fire.trigger, "function_unavailable", detail=detail))
         elif canaries and (canary := canaries.get(fire.function)) is not None:
@@ -160,9 +161,9 @@ def choose_targets(
     return targets
 
 
-def unavailable(function: str, version: Mapping[str, Any] | None) -> str:
+def unavailable(function: str, version: StartVersion | None) -> str:
     """Return why a function starts nothing; ``version`` is None where there is none."""
-    return f"function {function} " + ("does not exist" if version is None else f"is {version['state']}")
+    return f"function {function} " + ("does not exist" if version is None else f"is {version.state}")
 
 
 def _before_failure(tx: Tx, ready: Sequence[Admitted]) -> tuple[list[Admitted], list[SuppressedMatch]]:

@@ -71,7 +71,7 @@ class _Launcher:
         }
         self._slot_requests = {
             id(item): concurrency.slot_requests(
-                item.fire.trigger, item.target.version["name"], item.fire.controls
+                item.fire.trigger, item.target.version.name, item.fire.controls
             )
             for item in admitted
         }

@@ -31,6 +31,7 @@ from functory.engine.executions import queue_rows
 from functory.engine.executions.start import new_row
 from functory.engine.firings import suppressions
 from functory.engine.firings.launch import event_link
+from functory.engine.functions.version_row import StartVersion
 
 _RESUMED = suppressions.CHANGED.values(resumed=suppression.c.resumed + sa.bindparam("n"))
 
@@ -51,10 +52,10 @@ class UnfiredMatch:
 
 @dataclass(frozen=True)
 class LateStart:
-    """A match to start: the function version (its row) and the input."""
+    """A match to start: the function version and the input."""
 
     match: UnfiredMatch
-    version: Mapping[str, Any]
+    version: StartVersion
     input: Mapping[str, Any]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 
 from functory.engine.database.schema import activation, function, proposal
 from functory.engine.database.transaction import Tx
@@ -25,6 +26,8 @@ from functory.engine.functions import (
     version_marks,
 )
 from functory.engine.functions.analysis import inspection
+from functory.engine.functions.privilege_escalation import VersionRights
+from functory.engine.functions.version_row import VersionRow
 
 Reason = Literal["save", "activate", "promote", "rollback", "force"]
 
@@ -45,16 +48,14 @@ class Change:
     proposal_id: str | None = None
 
 
-def activate_version(
-    tx: Tx, row: Mapping[str, Any], version: dict[str, Any], change: Change
-) -> dict[str, Any]:
+def activate_version(tx: Tx, row: Mapping[str, Any], version: VersionRow, change: Change) -> VersionRow:
     """Make ``version`` the active one of function ``row``. Returns its new row.
 
     Raises :class:`Conflict` for a version that is marked bad or has a finding of its inspection (not with ``force``),
     that has no packages, or that would close a cycle of dependencies; :class:`Refused` for more rights than the cause
     has.
     """
-    name, number = version["name"], version["number"]
+    name, number = version.name, version.number
     if row["active"] == number and row["state"] == "enabled":
         return version
     reason = change.reason
@@ -64,17 +65,17 @@ def activate_version(
             raise problem
         reason = "force"
     # The dependencies of an inactive version may have changed: check for cycles again.
-    dependents.resolve_dependencies(tx, name, version["dependencies"])
-    privilege_escalation.check(tx, change.cause, version)
+    dependents.resolve_dependencies(tx, name, version.dependencies)
+    privilege_escalation.check(tx, change.cause, VersionRights.of(version), version.dependencies)
     environments.check_ready(version)
     switch(tx, row, number, change, reason)
-    data = function_events.version_data(version) | {
+    data = function_events.version_data(asdict(version)) | {
         "previous_version": row["active"],
         "author": change.author,
         "reason": reason,
     }
     function_events.append(tx, "function.activated", name, data, change.cause)
-    return version | {"active": number, "state": "enabled"}
+    return replace(version, active=number, state="enabled")
 
 
 def check_force(force: bool, cause: Cause | None) -> None:
@@ -87,29 +88,30 @@ def check_force(force: bool, cause: Cause | None) -> None:
         )
 
 
-def version_problem(tx: Tx, version: Mapping[str, Any], proposal_id: str | None = None) -> Conflict | None:
+def version_problem(tx: Tx, version: VersionRow, proposal_id: str | None = None) -> Conflict | None:
     """Return the reason not to activate a version without force; None when there is none. A version that waits at the
     gate, or was rejected there, becomes active by its proposal alone.
     """
-    refused = gate_problem(tx, version, proposal_id)
+    refused = gate_problem(tx, version.function_id, version.name, version.number, proposal_id)
     if refused is not None:
         return refused
-    name, number = version["name"], version["number"]
-    mark = version_marks.load(tx, version["function_id"]).get(number)
+    name, number = version.name, version.number
+    mark = version_marks.load(tx, version.function_id).get(number)
     if mark is not None and mark["mark"] == "bad":
         return Conflict(f"{name} v{number} is marked bad", version_marks.why(mark), _try(name, number))
-    found = inspection.find(version["findings"])
+    found = inspection.find(version.findings)
     return inspection_error(name, number, *found) if found is not None else None
 
 
-def gate_problem(tx: Tx, version: Mapping[str, Any], proposal_id: str | None = None) -> Conflict | None:
+def gate_problem(
+    tx: Tx, function_id: str, name: str, number: int, proposal_id: str | None = None
+) -> Conflict | None:
     """Return the error about a version that was proposed and has not passed the gate; None for every other one, and for
     one that the proposal ``proposal_id`` lets through.
     """
-    name, number = version["name"], version["number"]
     proposed = tx.first(
         sa.select(proposal.c.id, proposal.c.state)
-        .where(proposal.c.function_id == version["function_id"], proposal.c.version == number)
+        .where(proposal.c.function_id == function_id, proposal.c.version == number)
         .order_by(proposal.c.id.desc())
         .limit(1)
     )

@@ -13,6 +13,7 @@ from functory.engine.access import grants
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions import dependencies, limits, output_matcher
 from functory.engine.functions.source import modules, parser
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_codec, json_schema
 
 # The content of a version: a change of any of these makes a new version.
@@ -189,7 +190,7 @@ def version_content(
     parsed: parser.Source | str,
     declared: dict[str, Any],
     base: dict[str, Any] | None,
-    same: dict[str, Any] | None,
+    same: VersionRow | None,
     signature: Signature | None,
 ) -> dict[str, Any]:
     """Return the content of the next version: declared fields, else those of the base, else those found in the
@@ -237,11 +238,11 @@ def version_content(
             found |= {"input_schema": signature.input_schema, "output_schema": signature.output_schema}
             text["warnings"] = list(signature.problems)
         elif same is not None:
-            if not same["declared"].get("input_schema"):
-                found["input_schema"] = same["input_schema"]
-            if not same["declared"].get("output_schema"):
-                found["output_schema"] = same["output_schema"]
-            text["warnings"] = [w for w in same["warnings"] if not w.startswith("the dependency ")]
+            if not same.declared.get("input_schema"):
+                found["input_schema"] = same.input_schema
+            if not same.declared.get("output_schema"):
+                found["output_schema"] = same.output_schema
+            text["warnings"] = [w for w in same.warnings if not w.startswith("the dependency ")]
     # Warnings about the compensation are made anew: the compensation may exist by now.
     text["warnings"] = [
         warning for warning in text["warnings"] if not warning.startswith("the compensation ")

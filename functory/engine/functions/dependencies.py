@@ -10,10 +10,26 @@ import graphlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from functory.engine import names
 from functory.engine.errors import Conflict, Invalid, NotFound
+
+
+class Linked(Protocol):
+    """A version of a function that may have dependencies; ``key`` is ``name@number``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def dependencies(self) -> Iterable[Any]: ...
+
+
+V = TypeVar("V", bound=Linked)
 
 # A name, and a pinned version or None for the active one.
 Reference = tuple[str, int | None]
@@ -93,28 +109,25 @@ def check_acyclic(name: str, needs: Mapping[str, Iterable[str]]) -> None:
         ) from None
 
 
-def closure(
-    entry: Mapping[str, Any], load: Callable[[str, int | None], Mapping[str, Any] | None]
-) -> dict[str, Mapping[str, Any]]:
+def closure(entry: V, load: Callable[[str, int | None], V | None]) -> dict[str, V]:
     """Return the exact versions that one run of ``entry`` uses, by ``name@number``, itself first.
 
-    ``load(name, pin)`` gives a version row (the active one without a pin) or None. Each row has
-    ``function`` (its name), ``number`` and ``dependencies``. Raises :class:`NotFound` for a missing one.
+    ``load(name, pin)`` gives a version (the active one without a pin) or None. Raises :class:`NotFound` for a missing
+    one.
     """
-    found: dict[str, Mapping[str, Any]] = {f"{entry['function']}@{entry['number']}": entry}
+    found = {entry.key: entry}
     pending = [entry]
     while pending:
         current = pending.pop()
-        for dependency in parse(current["dependencies"]):
+        for dependency in parse(current.dependencies):
             row = load(dependency.name, dependency.pin)
             if row is None:
                 raise NotFound(
                     f"function {str(dependency)!r} not found",
-                    f"it is a dependency of {current['function']} v{current['number']}",
+                    f"it is a dependency of {current.name} v{current.number}",
                     "functory function list, or register it",
                 )
-            key = f"{row['function']}@{row['number']}"
-            if key not in found:
-                found[key] = row
+            if row.key not in found:
+                found[row.key] = row
                 pending.append(row)
     return found

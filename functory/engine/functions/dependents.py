@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from functory.engine.errors import Invalid
 from functory.engine.functions import arguments, dependencies, versions
 
 
-def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def resolve_dependencies(tx: Tx, name: str, declared: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mark each dependency as existing or not. Raises :class:`Conflict` for a cycle, with its path."""
     graph: dict[str, list[str]] = {name: []}
     pending = list(dependencies.parse(declared))
@@ -26,7 +26,7 @@ def resolve_dependencies(tx: Tx, name: str, declared: list[dict[str, Any]]) -> l
         for dependency in wanted:
             row = rows.get((dependency.name, dependency.pin))
             known[str(dependency)] = row is not None
-            below = dependencies.parse(row["dependencies"]) if row else ()
+            below = dependencies.parse(row.dependencies) if row else ()
             graph[str(dependency)] = [str(d) for d in below]
             pending.extend(below)
     dependencies.check_acyclic(name, graph)

@@ -15,12 +15,14 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from functory.engine.database import audit
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import environment, function, function_version, resolution
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, NotFound
+from functory.engine.functions.version_row import Version, VersionRow
 from functory.engine.serialization import json_codec
 
 
@@ -35,13 +37,26 @@ class PackageNeeds:
         return bool(self.requirements or self.imports)
 
     @classmethod
-    def from_declaration(
-        cls, declared: Mapping[str, Any], base: Mapping[str, Any] | None = None
-    ) -> PackageNeeds:
+    def of_version(cls, version: Version) -> PackageNeeds:
+        """Return the needs of a stored version."""
+        return cls(tuple(version.requirements), tuple(version.declared_imports))
+
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> PackageNeeds:
+        """Return the needs of the content of a next version
+        (:func:`functory.engine.functions.declaration.version_content`).
+        """
+        imports = content["imports"] if content["declared"].get("imports") else ()
+        return cls(tuple(content["requirements"]), tuple(imports))
+
+    @classmethod
+    def from_declaration(cls, declared: Mapping[str, Any], base: Version | None) -> PackageNeeds:
         """Return the needs of the version that ``declared`` makes of ``base``."""
-        requirements = declared.get("requirements", base["requirements"] if base else ())
-        kept = base["imports"] if base and base["declared"].get("imports") else ()
-        return cls(tuple(requirements), tuple(declared.get("imports", kept)))
+        kept = cls() if base is None else cls.of_version(base)
+        return cls(
+            tuple(declared.get("requirements", kept.requirements)),
+            tuple(declared.get("imports", kept.imports)),
+        )
 
 
 @dataclass(frozen=True)
@@ -167,41 +182,41 @@ def delete_unused(database: Database, min_age: timedelta, author: str) -> list[s
     return keys
 
 
-def set_environment(tx: Tx, version: Mapping[str, Any], resolved: Resolved, author: str) -> dict[str, Any]:
-    """Store the environment of a version, or the reason why it has none. Returns the new row."""
+def set_environment(tx: Tx, version: VersionRow, resolved: Resolved, author: str) -> VersionRow:
+    """Store the environment of a version, or the reason why it has none. Returns it as it is then."""
     values = {"environment": resolved.environment, "environment_error": resolved.error}
-    if any(version[name] != value for name, value in values.items()):
-        statement = sa.update(function_version).where(function_version.c.id == version["id"])
+    if (version.environment, version.environment_error) != (resolved.environment, resolved.error):
+        statement = sa.update(function_version).where(function_version.c.id == version.id)
         tx.execute(statement.values(**values))
-        audit.append(tx, author, "environment.build", f"{version['name']}@{version['number']}", values)
-    return dict(version) | values
+        audit.append(tx, author, "environment.build", f"{version.name}@{version.number}", values)
+    return replace(version, **values)
 
 
-def packages_changed(version: Mapping[str, Any], resolved: Resolved, renew: bool) -> bool:
+def packages_changed(version: VersionRow, resolved: Resolved, renew: bool) -> bool:
     """Return True when renewed packages make a new version.
 
     Raises :class:`Conflict` when the renewal failed: the version stays as it is.
     """
-    if not renew or not version["environment"]:
+    if not renew or not version.environment:
         return False
     if resolved.error is not None:
-        raise Conflict(f"the packages of {version['name']} stay as they are", resolved.error)
-    return version["environment"] != resolved.environment
+        raise Conflict(f"the packages of {version.name} stay as they are", resolved.error)
+    return version.environment != resolved.environment
 
 
-def check_ready(version: Mapping[str, Any]) -> None:
+def check_ready(version: Version) -> None:
     """Raise :class:`Conflict` with the recorded reason when the version's packages could not be installed."""
-    if version["environment_error"]:
+    if version.environment_error:
         raise Conflict(
-            f"{version['name']} v{version['number']} has no environment",
-            version["environment_error"],
-            f"functory environment build {version['name']}@{version['number']}",
+            f"{version.name} v{version.number} has no environment",
+            version.environment_error,
+            f"functory environment build {version.name}@{version.number}",
         )
 
 
-def environment_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def environment_keys(rows: Iterable[Version]) -> list[str]:
     """Return the environments of several versions, in their order, without duplicates."""
-    return list(dict.fromkeys(row["environment"] for row in rows if row["environment"]))
+    return list(dict.fromkeys(row.environment for row in rows if row.environment))
 
 
 def _users(tx: Tx) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from functory.engine.database.schema import counter, function, function_version,
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.functions import function_events, versions
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.settings import Settings
 
 MAX_APPROVALS = 200
@@ -62,11 +63,11 @@ class GrantApprovals:
         with self._database.write() as tx:
             counters.bump(tx, counters.GRANTS)
             version = _version(tx, name, number)
-            key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
+            key = {"function": name, "sha256": version.sha256, "kind": kind, "value": value}
             count = sa.select(sa.func.count()).select_from(grant_approval).where(*_of(version))
             if int(tx.scalar(count)) >= MAX_APPROVALS:
                 raise Invalid(
-                    f"{name} v{version['number']} has {MAX_APPROVALS} grants already",
+                    f"{name} v{version.number} has {MAX_APPROVALS} grants already",
                     "no version takes more",
                     f"functory grant list {name}",
                 )
@@ -74,7 +75,7 @@ class GrantApprovals:
             created = tx.insert_missing(grant_approval, [row]) == 1
             if created:
                 _record_change(tx, "allow", version, kind, value, author, reason)
-        return key | {"version": version["number"], "created": created}
+        return key | {"version": version.number, "created": created}
 
     def revoke(
         self, name: str, number: int | None, kind: str, value: str = "", *, reason: str = "", author: str = ""
@@ -95,17 +96,17 @@ class GrantApprovals:
                     *_of(version), grant_approval.c.kind == kind, grant_approval.c.value == value
                 )
             ).rowcount
-            declared = (kind, value) in Grants.declared(version).only(self._kinds).items()
+            declared = (kind, value) in version.declared_grants.only(self._kinds).items()
             if removed:
                 _record_change(tx, "revoke", version, kind, value, author, reason)
             elif declared:
                 raise Conflict(
-                    f"{name} v{version['number']} has {f'{kind} {value}'.rstrip()} by its author's declaration",
+                    f"{name} v{version.number} has {f'{kind} {value}'.rstrip()} by its author's declaration",
                     f"grants of the kind {kind} take effect as they are declared",
                     "save a version that does not declare it, or leave the kind out of FUNCTORY_AUTHOR_GRANTS",
                 )
-        key = {"function": name, "sha256": version["sha256"], "kind": kind, "value": value}
-        return key | {"version": version["number"], "removed": bool(removed), "declared": declared}
+        key = {"function": name, "sha256": version.sha256, "kind": kind, "value": value}
+        return key | {"version": version.number, "removed": bool(removed), "declared": declared}
 
     def refuse(
         self, name: str, number: int | None, kind: str, value: str = "", *, reason: str, author: str = ""
@@ -118,11 +119,11 @@ class GrantApprovals:
         with self._database.write() as tx:
             counters.bump(tx, counters.GRANTS)
             version = _version(tx, name, number)
-            widened = load(tx, [(name, version["sha256"])])[name, version["sha256"]]
-            waiting = grants.pending(Grants.declared(version), self._kinds, widened)
+            widened = load(tx, [(name, version.sha256)])[name, version.sha256]
+            waiting = grants.pending(version.declared_grants, self._kinds, widened)
             if (kind, value) not in waiting.items():
                 raise Conflict(
-                    f"{name} v{version['number']} does not wait for {f'{kind} {value}'.rstrip()}",
+                    f"{name} v{version.number} does not wait for {f'{kind} {value}'.rstrip()}",
                     "only a grant that waits can be refused",
                     f"functory grant list {name}",
                 )
@@ -143,7 +144,7 @@ class GrantApprovals:
         """Return the grants of a version that are in effect, and those that wait for an operator."""
         with self._database.read() as tx:
             widened = load(tx, [(version["name"], version["sha256"])])[version["name"], version["sha256"]]
-        declared = Grants.declared(version)
+        declared = _declared_by(version)
         return (
             grants.effective(declared, self._kinds, widened),
             grants.pending(declared, self._kinds, widened),
@@ -155,7 +156,7 @@ class GrantApprovals:
         with self._database.read() as tx:
             widened = load(tx, keys) if keys else {}
         return {
-            key: grants.pending(Grants.declared(row), self._kinds, widened[key])
+            key: grants.pending(_declared_by(row), self._kinds, widened[key])
             for key, row in zip(keys, versions_, strict=True)
         }
 
@@ -166,40 +167,29 @@ class GrantApprovals:
         ``status`` is ``author`` (in effect as declared), ``operator`` (in effect by an approval, with ``author``,
         ``reason`` and ``created_at`` of that) or ``pending``. Raises :class:`NotFound`.
         """
-        shown = sa.func.coalesce(function.c.active, function.c.latest)
-        statement = versions.joined().where(function.c.state != "deleted")
-        if name is not None:
-            statement = statement.where(function.c.name == name)
         with self._database.read() as tx:
-            if name is not None:
-                rows = [_version(tx, name, number)]
-            else:
-                rows = tx.rows(statement.where(function_version.c.number == shown).order_by(function.c.name))
+            rows = versions.load_shown(tx) if name is None else [_version(tx, name, number)]
             allowed = _allowed(tx, rows[0] if number is not None else None, name)
         found: list[dict[str, Any]] = []
         for row in rows:
             own = [
-                entry
-                for entry in allowed
-                if (entry["function"], entry["sha256"]) == (row["name"], row["sha256"])
+                entry for entry in allowed if (entry["function"], entry["sha256"]) == (row.name, row.sha256)
             ]
             stored = {(entry["kind"], entry["value"]) for entry in own}
-            waiting = set(
-                grants.pending(Grants.declared(row), self._kinds, Grants.from_items(stored)).items()
-            )
-            for kind, value in Grants.declared(row).items():
+            waiting = set(grants.pending(row.declared_grants, self._kinds, Grants.from_items(stored)).items())
+            for kind, value in row.declared_grants.items():
                 if (kind, value) not in stored:
                     found.append(
                         {
-                            "function": row["name"],
-                            "version": row["number"],
-                            "sha256": row["sha256"],
+                            "function": row.name,
+                            "version": row.number,
+                            "sha256": row.sha256,
                             "kind": kind,
                             "value": value,
                             "status": "pending" if (kind, value) in waiting else "author",
-                            "author": row["author"],
+                            "author": row.author,
                             "reason": None,
-                            "created_at": row["created_at"],
+                            "created_at": row.created_at,
                         }
                     )
         found += [entry | {"status": "operator"} for entry in allowed]
@@ -250,7 +240,7 @@ def load(tx: Tx, keys: Iterable[VersionKey]) -> dict[VersionKey, Grants]:
     return {key: Grants.from_items(items) for key, items in found.items()}
 
 
-def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> list[dict[str, Any]]:
+def _allowed(tx: Tx, version: VersionRow | None, name: str | None) -> list[dict[str, Any]]:
     """Return the approvals, each with the newest version of its content (None when no version has it)."""
     newest = (
         sa.select(sa.func.max(function_version.c.number))
@@ -271,12 +261,22 @@ def _allowed(tx: Tx, version: Mapping[str, Any] | None, name: str | None) -> lis
     ]
 
 
-def _of(version: Mapping[str, Any]) -> Sequence[Any]:
-    return grant_approval.c.function == version["name"], grant_approval.c.sha256 == version["sha256"]
+def _of(version: VersionRow) -> Sequence[Any]:
+    return grant_approval.c.function == version.name, grant_approval.c.sha256 == version.sha256
 
 
-def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
-    row = versions.load(tx, name, number) or (versions.load_latest(tx, name) if number is None else None)
+def _declared_by(version: Mapping[str, Any]) -> Grants:
+    """Return the grants that a version declares whose row was given out
+    (:attr:`functory.engine.functions.version_row.Version.declared_grants`).
+    """
+    own = version["declared"].get("imports") and version.get("cause_execution_id") is None
+    return Grants.declared(
+        version["grants"], version["secrets"], version["permissions"], version["imports"] if own else ()
+    )
+
+
+def _version(tx: Tx, name: str, number: int | None) -> VersionRow:
+    row = versions.load_active_or_latest(tx, name) if number is None else versions.load(tx, name, number)
     if row is None:
         missing = name if number is None else f"{name}@{number}"
         raise NotFound(f"function {missing!r} not found", try_=f"functory function versions {name}")
@@ -284,32 +284,30 @@ def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
 
 
 def _record_change(
-    tx: Tx, action: str, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
+    tx: Tx, action: str, version: VersionRow, kind: str, value: str, author: str, reason: str
 ) -> None:
     data = {
-        "version": version["number"],
-        "sha256": version["sha256"],
+        "version": version.number,
+        "sha256": version.sha256,
         "kind": kind,
         "value": value,
         "reason": reason,
     }
-    name = version["name"]
+    name = version.name
     audit.append(tx, author, f"grant.{action}", name, data)
     type_ = "function.granted" if action == "allow" else "function.revoked"
     function_events.append_event(tx, type_, name, {"function": name, "author": author} | data, None)
 
 
-def _record_refusal(
-    tx: Tx, version: Mapping[str, Any], kind: str, value: str, author: str, reason: str
-) -> None:
+def _record_refusal(tx: Tx, version: VersionRow, kind: str, value: str, author: str, reason: str) -> None:
     data = {
-        "version": version["number"],
-        "sha256": version["sha256"],
+        "version": version.number,
+        "sha256": version.sha256,
         "kind": kind,
         "value": value,
         "reason": reason,
     }
-    audit.append(tx, author, _REFUSED, version["name"], data)
+    audit.append(tx, author, _REFUSED, version.name, data)
 
 
 def _stored_value(kind: str, value: str) -> str:

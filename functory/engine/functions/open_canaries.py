@@ -8,7 +8,7 @@ anyway: without an open canary nothing more is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,15 @@ from functory.engine.database.schema.canaries import CANARY_OPEN
 from functory.engine.database.transaction import Tx
 from functory.engine.functions import canary_assignment, canary_events, versions
 from functory.engine.functions.canary_assignment import Arm
-from functory.engine.functions.dependencies import Reference
-
-Load = Callable[[Tx, Collection[Reference]], Mapping[Reference, Mapping[str, Any]]]
+from functory.engine.functions.version_row import StartVersion
 
 
 @dataclass(frozen=True)
 class OpenCanary:
-    """A canary (its row) and its ``version``, a row as executions are started with."""
+    """A canary (its row) and its ``version``."""
 
     row: Mapping[str, Any]
-    version: Mapping[str, Any]
+    version: StartVersion
 
     def assign(self, root_id: str, subject: str | None) -> Assigned:
         """Return what a new execution of the function is assigned to."""
@@ -45,22 +43,22 @@ class Assigned:
     canary: OpenCanary
     arm: Arm
 
-    def choose(self, base: Mapping[str, Any]) -> Mapping[str, Any]:
+    def choose(self, base: StartVersion) -> StartVersion:
         """Return the version of the arm; ``base`` is the active one."""
         return self.canary.version if self.arm.is_canary else base
 
 
-def find(tx: Tx, version: Mapping[str, Any]) -> OpenCanary | None:
-    """Return the open canary of the function of a ``version`` row that was loaded as the active one."""
-    if version["canary_id"] is None:
+def find(tx: Tx, version: StartVersion) -> OpenCanary | None:
+    """Return the open canary of the function of a ``version`` that was loaded as the active one."""
+    if version.canary_id is None:
         return None
-    return load(tx, [version["canary_id"]], versions.load_many).get(version["name"])
+    return load(tx, [version.canary_id]).get(version.name)
 
 
-def load(tx: Tx, ids: Collection[str], load_versions: Load) -> dict[str, OpenCanary]:
+def load(tx: Tx, ids: Collection[str]) -> dict[str, OpenCanary]:
     """Return those of the canaries that are open, by the name of their function."""
     rows = tx.rows(sa.select(canary).where(canary.c.id.in_(ids), canary.c.state.in_(CANARY_OPEN)))
-    found = load_versions(tx, [(row["function"], row["version"]) for row in rows])
+    found = versions.load_starts(tx, [(row["function"], row["version"]) for row in rows])
     return {
         row["function"]: OpenCanary(row, found[row["function"], row["version"]])
         for row in rows

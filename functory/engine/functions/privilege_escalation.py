@@ -8,7 +8,7 @@ The claim wrote the rights of the changing execution into its attempt's row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,9 +17,11 @@ from functory.engine.access.grants import NOTHING, RIGHTS, Grants
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import attempt, function, function_version
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow
 from functory.engine.errors import Refused
 from functory.engine.events.causation import Cause
 from functory.engine.functions import grant_approvals
+from functory.engine.functions.version_row import VersionRow, columns_of
 
 # Well below the number of variables that one statement of SQLite takes.
 _CHUNK = 500
@@ -28,21 +30,51 @@ Node = tuple[str, int]
 """A function's name and a version's number."""
 
 
-def check(tx: Tx, cause: Cause | None, version: Mapping[str, Any], *, active: bool = True) -> None:
+class VersionRights(TypedRow, frozen=True):
+    """What a version declares that it may do, and the hash of its content, to which operators grant more."""
+
+    name: str
+    number: int
+    sha256: str
+    secrets: Sequence[str]
+    permissions: Sequence[str]
+    grants: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, version: VersionRow) -> VersionRights:
+        """Return the rights of a stored version."""
+        return cls(*(getattr(version, name) for name in cls.__struct_fields__))
+
+    @property
+    def node(self) -> Node:
+        return self.name, self.number
+
+    @property
+    def content(self) -> grant_approvals.VersionKey:
+        return self.name, self.sha256
+
+
+def check(
+    tx: Tx,
+    cause: Cause | None,
+    version: VersionRights,
+    dependencies: Iterable[Mapping[str, Any]],
+    *,
+    active: bool = True,
+) -> None:
     """Refuse a change by a running execution that gives ``version`` rights that the execution lacks.
 
-    ``version`` has ``name``, ``number``, ``sha256``, ``dependencies`` and its declared rights. ``active`` is True when
-    it becomes the active version. A change without a ``cause``, by a person, is not checked. Raises :class:`Refused`
-    with the missing rights and the version that brings them.
+    ``active`` is True when it becomes the active version. A change without a ``cause``, by a person, is not checked.
+    Raises :class:`Refused` with the missing rights and the version that brings them.
     """
     if cause is None:
         return
     has = _grants_of_cause(tx, cause)
-    for node, declared in _linked_versions(tx, version, active):
+    for node, declared in _linked_versions(tx, version, dependencies, active):
         missing = has.missing(declared.only(RIGHTS))
         if missing:
-            own = f"{version['name']} v{version['number']}"
-            through = "" if node == (version["name"], version["number"]) else f", linked with {_named(node)},"
+            own = _named(version.node)
+            through = "" if node == version.node else f", linked with {_named(node)},"
             raise Refused(
                 f"{cause.function} may not give {own} more rights than it has itself",
                 f"{own}{through} would have " + ", ".join(missing),
@@ -59,13 +91,15 @@ def _grants_of_cause(tx: Tx, cause: Cause) -> Grants:
     return Grants.from_json((row["sandbox"] or {}).get("grants")) if row else NOTHING
 
 
-def _linked_versions(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterable[tuple[Node, Grants]]:
+def _linked_versions(
+    tx: Tx, version: VersionRights, dependencies: Iterable[Mapping[str, Any]], active: bool
+) -> Iterable[tuple[Node, Grants]]:
     """Yield every version that may share a process with ``version``, itself first, with its declared and approved
     rights.
     """
-    own: Node = (version["name"], version["number"])
+    own = version.node
     needs, current = _graph(tx)
-    needs[own] = [(d["name"], d["pin"]) for d in version["dependencies"]]
+    needs[own] = [(d["name"], d["pin"]) for d in dependencies]
     if active:
         current[own[0]] = own[1]
 
@@ -79,11 +113,11 @@ def _linked_versions(tx: Tx, version: Mapping[str, Any], active: bool) -> Iterab
             users.setdefault(below, []).append(node)
     together = _closure(_closure([own], lambda node: users.get(node, [])), linked)
     rows = _rights(tx, together - {own}) | {own: version}
-    widened = grant_approvals.load(tx, ((row["name"], row["sha256"]) for row in rows.values()))
+    widened = grant_approvals.load(tx, (row.content for row in rows.values()))
     order = sorted(rows, key=lambda node: (node != own, node))
     return [
-        (node, Grants.declared(rows[node]) | widened[rows[node]["name"], rows[node]["sha256"]])
-        for node in order
+        (row.node, Grants.declared(row.grants, row.secrets, row.permissions) | widened[row.content])
+        for row in map(rows.__getitem__, order)
     ]
 
 
@@ -111,18 +145,18 @@ def _graph(tx: Tx) -> tuple[dict[Node, list[tuple[str, int | None]]], dict[str, 
     return needs, active
 
 
-def _rights(tx: Tx, nodes: Iterable[Node]) -> dict[Node, Mapping[str, Any]]:
-    """Return the rights columns of these versions; versions that do not exist are left out."""
+def _rights(tx: Tx, nodes: Iterable[Node]) -> dict[Node, VersionRights]:
+    """Return the rights of these versions; versions that do not exist are left out."""
     listed = sorted(nodes)
-    found: dict[Node, Mapping[str, Any]] = {}
-    columns = [function_version.c[name] for name in ("number", "sha256", "secrets", "permissions", "grants")]
+    found: dict[Node, VersionRights] = {}
     for start in range(0, len(listed), _CHUNK):
-        rows = tx.rows(
-            sa.select(function.c.name, *columns)
+        rows = tx.all(
+            VersionRights,
+            sa.select(*columns_of(VersionRights))
             .join(function, function.c.id == function_version.c.function_id)
-            .where(one_of_keys((function.c.name, function_version.c.number), listed[start : start + _CHUNK]))
+            .where(one_of_keys((function.c.name, function_version.c.number), listed[start : start + _CHUNK])),
         )
-        found |= {(row["name"], row["number"]): row for row in rows}
+        found |= {row.node: row for row in rows}
     return found
 
 

@@ -38,6 +38,7 @@ from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Re
 from functory.engine.functions.rename import RenameReport, Renames
 from functory.engine.functions.save import Propose, SaveRequest, Saves
 from functory.engine.functions.source import parser
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.settings import Settings
 
 
@@ -116,7 +117,7 @@ class Functions:
         declared = dict(changes)
         text = declared.pop("source", None)
         with self._database.read() as tx:
-            base = versions.load(tx, name, None) or versions.load_latest(tx, name)
+            base = versions.load_active_or_latest(tx, name)
             if base is None and text is None:
                 raise versions.missing_error(tx, name, None)
         source = parser.parse(text, name) if text is not None else name
@@ -142,7 +143,7 @@ class Functions:
         """
         activation.check_force(force, cause)
         text = changes.pop("source", None)
-        base = self.get(name)
+        base = self._load(name, None)
         source = parser.parse(text, name) if text is not None else name
         return self._saves.save(
             SaveRequest(
@@ -164,19 +165,15 @@ class Functions:
         """Return a version with its function's ``name``, ``state``, ``active`` and ``latest``, and the sha256 of its
         ``modules`` by name; the active version without a ``number``. Raises :class:`NotFound`.
         """
+        row = self._load(name, number)
         with self._database.read() as tx:
-            row = versions.load(tx, name, number) or (
-                versions.load_latest(tx, name) if number is None else None
-            )
-            if row is None or row["state"] == "deleted":
-                raise versions.missing_error(tx, name, number)
-            return row | {"modules": version_modules.load_hashes(tx, row)}
+            return versions.as_dict(row, version_modules.load_hashes(tx, row))
 
     def modules(self, name: str, number: int | None = None) -> dict[str, str]:
         """Return the texts of a version's own modules by name. Raises :class:`NotFound`."""
-        version = self.get(name, number)
+        version = self._load(name, number)
         with self._database.read() as tx:
-            return version_modules.load_texts(tx, [version]).get(version["id"], {})
+            return version_modules.load_texts(tx, [version]).get(version.id, {})
 
     def count(self) -> int:
         """The number of functions."""
@@ -191,7 +188,7 @@ class Functions:
         Ephemeral ones, which exist for one run, are left out.
         """
         statement = (
-            versions.joined(payloads=payloads)
+            versions.listed(payloads=payloads)
             .where(
                 function.c.state != "deleted",
                 function.c.run_id.is_(None),
@@ -212,7 +209,7 @@ class Functions:
         """
         with self._database.read() as tx:
             rows = tx.rows(
-                versions.joined(payloads=False)
+                versions.listed(payloads=False)
                 .where(function.c.name == name, function.c.state != "deleted")
                 .order_by(function_version.c.number.desc())
             )
@@ -406,17 +403,15 @@ class Functions:
 
         A version whose packages could not be installed is tried only with ``again``. Raises :class:`NotFound`.
         """
-        version = self.get(name, number)
-        if self._resolve is None or version["environment"] or (version["environment_error"] and not again):
-            return version
-        resolved = environments.resolve_packages(
-            self._resolve, PackageNeeds.from_declaration({}, version), False
-        )
-        if resolved == NO_PACKAGES and not version["environment_error"]:
-            return version
-        with self._database.write() as tx:
-            counters.bump(tx, counters.FUNCTIONS)
-            return environments.set_environment(tx, version, resolved, author)
+        version = self._load(name, number)
+        if self._resolve is not None and not version.environment and (again or not version.environment_error):
+            resolved = environments.resolve_packages(self._resolve, PackageNeeds.of_version(version), False)
+            if resolved != NO_PACKAGES or version.environment_error:
+                with self._database.write() as tx:
+                    counters.bump(tx, counters.FUNCTIONS)
+                    version = environments.set_environment(tx, version, resolved, author)
+        with self._database.read() as tx:
+            return versions.as_dict(version, version_modules.load_hashes(tx, version))
 
     def changes(self) -> int:
         """Return the number of changes of functions: while it is the same, no function has changed."""
@@ -438,8 +433,20 @@ class Functions:
                 to = rollback_rules.find_target(tx, row)
         self.build_environment(name, to, author=author, again=False)
 
+    def _load(self, name: str, number: int | None) -> VersionRow:
+        """Return a version; without a ``number`` the active one, or else the newest. Raises :class:`NotFound`."""
+        with self._database.read() as tx:
+            row = (
+                versions.load_active_or_latest(tx, name)
+                if number is None
+                else versions.load(tx, name, number)
+            )
+            if row is None:
+                raise versions.missing_error(tx, name, number)
+            return row
+
     @staticmethod
-    def _version(tx: Tx, name: str, number: int | None) -> dict[str, Any]:
+    def _version(tx: Tx, name: str, number: int | None) -> VersionRow:
         version = versions.load(tx, name, number)
         if version is None:
             raise versions.missing_error(tx, name, number)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import asdict
 
 from functory.engine import names
 from functory.engine.access.scopes import Scope
@@ -53,6 +54,7 @@ from functory.engine.functions.activation import Change
 from functory.engine.functions.analysis import findings
 from functory.engine.functions.name_uses import NameUse
 from functory.engine.functions.source import parser, renaming
+from functory.engine.functions.version_row import Version
 
 # Code that may read or write the state of its function.
 _STATE = re.compile(r"\bstate\b")
@@ -81,7 +83,7 @@ class RenameReport:
 class _Plan:
     report: RenameReport
     row: dict[str, Any]
-    versions: list[dict[str, Any]]
+    versions: list[Version]
     # The source with the new name by the stored one.
     sources: dict[str, str]
     alias_source: str | None
@@ -131,22 +133,18 @@ def _plan(tx: Tx, name: str, new: str, alias: bool, scope: Scope, sources: dict[
     if row is None:
         raise versions.missing_error(tx, name, None)
     _check_names(tx, row, new)
-    stored = tx.rows(
-        sa.select(function_version)
-        .where(function_version.c.function_id == row["id"])
-        .order_by(function_version.c.number)
-    )
+    stored = versions.load_all(tx, row["id"])
     for version in stored:
         _check_references(name, version, new)
-        if version["source"] not in sources:
+        if version.source not in sources:
             try:
-                sources[version["source"]] = renaming.rename(version["source"], name, new)
+                sources[version.source] = renaming.rename(version.source, name, new)
             except Invalid as error:
                 raise Invalid(
-                    f"{name} v{version['number']} cannot be renamed", error.reason, error.try_
+                    f"{name} v{version.number} cannot be renamed", error.reason, error.try_
                 ) from None
-    active = next(version for version in stored if version["number"] == row["active"])
-    dependents.resolve_dependencies(tx, new, active["dependencies"])
+    active = next(version for version in stored if version.number == row["active"])
+    dependents.resolve_dependencies(tx, new, active.dependencies)
     obstacles = _obstacles(tx, row, new)
     uses = name_uses.find(tx, name, scope)
     alias_source = None
@@ -191,14 +189,14 @@ def _check_names(tx: Tx, row: Mapping[str, Any], new: str) -> None:
         )
 
 
-def _check_references(name: str, version: Mapping[str, Any], new: str) -> None:
+def _check_references(name: str, version: Version, new: str) -> None:
     """Raise :class:`Conflict` for a version that refers to a function of the new name: it would refer to itself."""
-    referred = {dependency["name"] for dependency in version["dependencies"]}
-    if version["compensate"]:
-        referred.add(dependencies.parse_reference(version["compensate"])[0])
+    referred = {dependency["name"] for dependency in version.dependencies}
+    if version.compensate:
+        referred.add(dependencies.parse_reference(version.compensate)[0])
     if new in referred:
         raise Conflict(
-            f"{name} v{version['number']} uses a function {new}",
+            f"{name} v{version.number} uses a function {new}",
             "it would use itself with this name",
             "choose another name",
         )
@@ -235,11 +233,11 @@ def _alias_obstacles(tx: Tx, row: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     version = versions.load(tx, name, None)
     assert version is not None
-    if version["compensate"]:
+    if version.compensate:
         found.append(f"{name} has a compensation: a call in the alias would be a second step to compensate")
     codes = dependencies.closure(version, lambda other, pin: versions.load(tx, other, pin))
     modules = version_modules.load_texts(tx, codes.values())
-    texts = [code["source"] for code in codes.values()]
+    texts = [code.source for code in codes.values()]
     texts += [text for own in modules.values() for text in own.values()]
     kept = tx.first(sa.select(state.c.key).where(state.c.function == name).limit(1))
     if kept or any(_STATE.search(text) and "functory" in text for text in texts):
@@ -247,14 +245,14 @@ def _alias_obstacles(tx: Tx, row: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _alias_source(tx: Tx, active: Mapping[str, Any], new: str) -> str:
+def _alias_source(tx: Tx, active: Version, new: str) -> str:
     """Return the source of the alias. Raises :class:`Invalid` if there can be none."""
     hidden = {module.partition(".")[0] for module in version_modules.load_hashes(tx, active)}
-    hidden |= {dependency["name"] for dependency in active["dependencies"]}
-    return renaming.alias(active["source"], new, hidden)
+    hidden |= {dependency["name"] for dependency in active.dependencies}
+    return renaming.alias(active.source, new, hidden)
 
 
-def _why_no_alias(tx: Tx, row: Mapping[str, Any], active: Mapping[str, Any], new: str) -> str | None:
+def _why_no_alias(tx: Tx, row: Mapping[str, Any], active: Version, new: str) -> str | None:
     """Return why there can be no alias, so that none is advised; None if there can be one."""
     if obstacles := _alias_obstacles(tx, row):
         return "; ".join(obstacles)
@@ -288,9 +286,9 @@ def _store_copy(tx: Tx, plan: _Plan, author: str) -> None:
     approved = tx.rows(sa.select(grant_approval).where(grant_approval.c.function == row["name"]))
     marks = version_marks.load(tx, row["id"])
     for version in plan.versions:
-        source = plan.sources[version["source"]]
+        source = plan.sources[version.source]
         modules = version_modules.load_hashes(tx, version)
-        copy = version | of | {"id": tx.new_id(), "created_at": tx.now, "source": source}
+        copy = _content(version) | of | {"id": tx.new_id(), "created_at": tx.now, "source": source}
         copy["source_sha256"] = parser.parse(source).sha256
         copy["sha256"] = declaration.digest(copy | {"modules": modules})
         tx.insert(function_version, [copy])
@@ -299,22 +297,22 @@ def _store_copy(tx: Tx, plan: _Plan, author: str) -> None:
             [{"version_id": copy["id"], "name": name, "sha256": text} for name, text in modules.items()],
         )
         for one in approved:
-            if one["sha256"] == version["sha256"]:
+            if one["sha256"] == version.sha256:
                 given = one | {"id": tx.new_id(), "function": new, "sha256": copy["sha256"]}
                 # Versions of the same content share an approval.
                 tx.insert_missing(grant_approval, [given])
-        problem = activations.gate_problem(tx, version | {"name": row["name"]})
-        if problem is not None and version["number"] != row["active"]:
+        problem = activations.gate_problem(tx, row["id"], row["name"], version.number)
+        if problem is not None and version.number != row["active"]:
             # Its proposal stays with the former name: the gate would not know this copy.
-            marks[version["number"]] = {
-                "version": version["number"],
+            marks[version.number] = {
+                "version": version.number,
                 "mark": "bad",
                 "reason": problem.reason,
                 "by": author,
                 "canary_id": None,
                 "at": tx.now,
             }
-        if version["number"] == row["active"]:
+        if version.number == row["active"]:
             _append_saved(tx, "function.created", copy | {"name": new, "modules": modules}, None, author)
     tx.insert(version_mark, [mark | of for mark in marks.values()])
     # In the order of their ids, which the copies' new ones keep.
@@ -343,15 +341,14 @@ def _store_alias(tx: Tx, plan: _Plan, source: str, author: str) -> None:
     its executions have those of what it calls.
     """
     row, new, number = plan.row, plan.report.name, plan.row["latest"] + 1
-    base = next(version for version in plan.versions if version["number"] == row["active"])
+    base = next(version for version in plan.versions if version.number == row["active"])
     parsed = parser.parse(source, row["name"])
-    own_imports = base["declared"].get("imports")
-    content = base | {
+    content = _content(base) | {
         "source": source,
         "source_sha256": parsed.sha256,
-        "imports": base["imports"] if own_imports else list(parsed.imports),
+        "imports": base.declared_imports or list(parsed.imports),
         "dependencies": [{"name": new, "pin": None, "resolved": True}],
-        "declared": {key: value for key, value in base["declared"].items() if key != "modules"},
+        "declared": {key: value for key, value in base.declared.items() if key != "modules"},
         "secrets": [],
         "permissions": [],
         "grants": {},
@@ -372,7 +369,12 @@ def _store_alias(tx: Tx, plan: _Plan, source: str, author: str) -> None:
     tx.execute(sa.update(function).where(function.c.id == row["id"]).values(latest=number, state=enabled))
     modules = version_modules.load_hashes(tx, base)
     shown = version | {"name": row["name"], "modules": {}}
-    _append_saved(tx, "function.updated", shown, base | {"modules": modules}, author)
+    _append_saved(tx, "function.updated", shown, _content(base) | {"modules": modules}, author)
+
+
+def _content(version: Version) -> dict[str, Any]:
+    """Return the columns of a version, to write another one that differs in some of them."""
+    return {key: value for key, value in asdict(version).items() if key != "name"}
 
 
 def _append_saved(

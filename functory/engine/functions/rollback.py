@@ -13,6 +13,7 @@ from typing import Any
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Conflict, FunctoryError
 from functory.engine.functions import activation, dependents, environments, versions
+from functory.engine.functions.version_row import VersionRow
 
 
 def earlier_versions(history: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -52,7 +53,7 @@ def find_target(tx: Tx, row: Mapping[str, Any]) -> int:
     )
 
 
-def _problem(tx: Tx, version: dict[str, Any] | None) -> str | None:
+def _problem(tx: Tx, version: VersionRow | None) -> str | None:
     """Return why a version cannot be the target; None when it can."""
     if version is None:
         return "it does not exist any more"
@@ -61,7 +62,7 @@ def _problem(tx: Tx, version: dict[str, Any] | None) -> str | None:
         return refused.reason
     try:
         environments.check_ready(version)
-        needed = dependents.resolve_dependencies(tx, version["name"], version["dependencies"])
+        needed = dependents.resolve_dependencies(tx, version.name, version.dependencies)
     except FunctoryError as error:
         return error.reason
     missing = [d["name"] for d in needed if not d["resolved"]]

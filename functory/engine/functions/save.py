@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import asdict, replace
 
 from functory.engine.access import scopes
 from functory.engine.access.path_grants import ProtectedPaths
@@ -35,7 +36,9 @@ from functory.engine.functions.analysis import findings, inspection
 from functory.engine.functions.analysis.findings import Finding, Review
 from functory.engine.functions.declaration import Inspect, Signature
 from functory.engine.functions.environments import PackageNeeds, Resolve, Resolved
+from functory.engine.functions.privilege_escalation import VersionRights
 from functory.engine.functions.source import modules, parser
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.settings import Settings
 
 Propose = Callable[[Tx, int, bool], None]
@@ -50,7 +53,7 @@ class SaveRequest:
 
     source: parser.Source | str
     declared: Mapping[str, Any]
-    base: Mapping[str, Any] | None
+    base: VersionRow | None
     author: str
     expected_version: int | None
     activate: bool
@@ -71,7 +74,7 @@ class SaveRequest:
     def text(self) -> str:
         """The source text of the next version."""
         if isinstance(self.source, str):
-            return self.base["source"] if self.base else ""
+            return self.base.source if self.base else ""
         return self.source.text
 
 
@@ -95,7 +98,7 @@ class _Stored:
     """
 
     row: Mapping[str, Any] | None
-    base: dict[str, Any] | None
+    base: VersionRow | None
 
     @property
     def alive(self) -> bool:
@@ -135,10 +138,12 @@ class Saves:
                 and twin is not None
                 and not environments.packages_changed(twin, prepared.resolved, request.renew)
             ):
-                reused = self._reuse(tx, request, prepared, stored.row, _store_warnings(tx, twin, content))
+                twin = _store_warnings(tx, twin, content)
+                reused, inactive_reason = self._reuse(tx, request, prepared, stored.row, twin)
                 if request.propose is not None:
-                    request.propose(tx, reused["number"], False)
-                return reused | {"modules": prepared.declared["modules"], "created": False}
+                    request.propose(tx, reused.number, False)
+                row = versions.as_dict(reused, prepared.declared["modules"])
+                return row | {"inactive_reason": inactive_reason, "created": False}
             number, inactive_reason = self._insert(tx, request, prepared, stored, content)
             if request.propose is not None:
                 request.propose(tx, number, True)
@@ -146,8 +151,8 @@ class Saves:
             made = versions.load(tx, request.name, number)
             if made is None:
                 raise versions.missing_error(tx, request.name, number)
-        added = {"modules": prepared.declared["modules"], "created": True, "inactive_reason": inactive_reason}
-        return made | added
+        row = versions.as_dict(made, prepared.declared["modules"])
+        return row | {"created": True, "inactive_reason": inactive_reason}
 
     def check(self, request: SaveRequest) -> dict[str, Any]:
         """Return the version that :meth:`save` would make, as a row that is not stored, with ``changed`` (the fields
@@ -160,7 +165,7 @@ class Saves:
         with self._database.read() as tx:
             stored = self._load(tx, request)
             content = self._content(tx, request, prepared, stored)
-            base = self._with_modules(tx, stored.base)
+            base = _content_of(tx, stored.base)
         inspected = _inspected(prepared, content.fields)
         review = findings.review(content.fields, prepared.review, modules=prepared.modules)
         found = [*inspected, *review.findings]
@@ -186,14 +191,12 @@ class Saves:
                 for path in paths:
                     self._protected_paths.check(mode, path)
         needs = PackageNeeds.from_declaration(declared, request.base)
-        known = install or (
-            request.base is not None and needs == PackageNeeds.from_declaration({}, request.base)
-        )
+        known = install or (request.base is not None and needs == PackageNeeds.of_version(request.base))
         resolve = self._resolve if known else None
         resolved = environments.resolve_packages(resolve, needs, request.renew)
         texts = self._modules(request, declared)
         declared["modules"] = version_modules.hashes(texts)
-        base = dict(request.base) | {"modules": {}} if request.base else None
+        base = asdict(request.base) | {"modules": {}} if request.base else None
         content = declaration.version_content(request.source, declared, base, None, None)
         return _Prepared(
             declared,
@@ -210,7 +213,7 @@ class Saves:
         given: Mapping[str, str] = declared.get("modules", {})
         if "modules" not in declared and request.base is not None:
             with self._database.read() as tx:
-                given = version_modules.load_texts(tx, [request.base]).get(request.base["id"], {})
+                given = version_modules.load_texts(tx, [request.base]).get(request.base.id, {})
         return modules.reachable(request.text, given.get) if given else {}
 
     def _signature(
@@ -227,13 +230,13 @@ class Saves:
             )
             known = version_modules.load_hashes(tx, same) if same is not None else {}
         unchanged = same is not None and (
-            isinstance(request.source, str) or same["environment"] == resolved.environment
+            isinstance(request.source, str) or same.environment == resolved.environment
         )
         if (
             same is not None
             and unchanged
             and known == version_modules.hashes(texts)
-            and not inspection.is_reported(same["warnings"])
+            and not inspection.is_reported(same.warnings)
         ):
             return None
         return self._inspect(request.text, request.name, packages=resolved.packages, modules=texts)
@@ -252,21 +255,16 @@ class Saves:
         alive = row is not None and row["state"] != "deleted"
         activation.check_expected(row if alive else None, request.expected_version)
         name = request.name
-        base = (versions.load(tx, name, None) or versions.load_latest(tx, name)) if alive else None
+        base = versions.load_active_or_latest(tx, name) if alive else None
         if request.base is not None and base is None:
             raise versions.missing_error(tx, name, None)
         return _Stored(row, base)
-
-    @staticmethod
-    def _with_modules(tx: Tx, row: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return a version with the hashes of its modules by name."""
-        return None if row is None else row | {"modules": version_modules.load_hashes(tx, row)}
 
     def _content(self, tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored) -> _Content:
         """Return the content as of this transaction. Raises :class:`Conflict` when its packages have changed
         meanwhile.
         """
-        base = self._with_modules(tx, stored.base) if request.base is not None else None
+        base = _content_of(tx, stored.base) if request.base is not None else None
         if request.base is not None and base is not None:
             kept = "modules" not in request.declared
             if kept and base["modules"] != version_modules.load_hashes(tx, request.base):
@@ -278,7 +276,7 @@ class Saves:
             versions.same_source(tx, request.source),
             prepared.signature,
         )
-        if self._resolve is not None and prepared.needs != PackageNeeds.from_declaration({}, content):
+        if self._resolve is not None and prepared.needs != PackageNeeds.of_content(content):
             raise activation.changed_meanwhile("its packages changed")
         warnings = content.pop("warnings")
         content["dependencies"] = dependents.resolve_dependencies(tx, request.name, content["dependencies"])
@@ -293,22 +291,22 @@ class Saves:
         request: SaveRequest,
         prepared: _Prepared,
         row: Mapping[str, Any],
-        twin: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Complete a stored version: its environment, what is known of its import, and its activation. Returns its
-        row.
+        twin: VersionRow,
+    ) -> tuple[VersionRow, str | None]:
+        """Complete a stored version: its environment, what is known of its import, and its activation. Returns it, and
+        why it could not be activated.
         """
         resolved = prepared.resolved
-        if self._resolve is not None and not twin["environment"]:
+        if self._resolve is not None and not twin.environment:
             twin = environments.set_environment(tx, twin, resolved, request.author)
         twin = _store_inspection(tx, twin, prepared)
-        if not request.activate or twin["active"] == twin["number"]:
-            return twin | {"inactive_reason": None}
+        if not request.activate or twin.active == twin.number:
+            return twin, None
         problem = activation.version_problem(tx, twin)
         if resolved.error is not None or (problem is not None and not request.force):
-            return twin | {"inactive_reason": resolved.error or (problem and problem.reason)}
+            return twin, resolved.error or (problem and problem.reason)
         change = Change(request.author, request.cause, "save", request.force)
-        return activation.activate_version(tx, row, twin, change) | {"inactive_reason": None}
+        return activation.activate_version(tx, row, twin, change), None
 
     def _insert(
         self, tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored, content: _Content
@@ -319,9 +317,15 @@ class Saves:
         """
         row, resolved, name = stored.row, prepared.resolved, request.name
         number = (row["latest"] if row else 0) + 1
-        made = content.fields | {"name": name, "number": number, "sha256": content.sha256}
         if request.propose is None:
-            privilege_escalation.check(tx, request.cause, made, active=request.activate)
+            rights = [content.fields[key] for key in ("secrets", "permissions", "grants")]
+            privilege_escalation.check(
+                tx,
+                request.cause,
+                VersionRights(name, number, content.sha256, *rights),
+                content.fields["dependencies"],
+                active=request.activate,
+            )
         inspected = _inspected(prepared, content.fields)
         review = findings.review(content.fields, prepared.review, modules=prepared.modules)
         found = [*inspected, *review.findings]
@@ -354,7 +358,7 @@ class Saves:
             change = Change(request.author, request.cause, "save", request.force)
             activation.switch(tx, changed_row, number, change, "force" if inspected else "save")
         watched = (*declaration.CONTENT, "environment")
-        base = self._with_modules(tx, stored.base)
+        base = _content_of(tx, stored.base)
         version |= {"modules": content.fields["modules"]}
         changed = [key for key in watched if base is None or base[key] != version[key]]
         data = function_events.version_data(version | {"name": name}) | {
@@ -372,12 +376,19 @@ class Saves:
         return number, inactive_reason
 
 
+def _content_of(tx: Tx, version: VersionRow | None) -> dict[str, Any] | None:
+    """Return the content of a stored version, with the hashes of its modules by name, to make the next one of it."""
+    return (
+        None if version is None else asdict(version) | {"modules": version_modules.load_hashes(tx, version)}
+    )
+
+
 def _find_twin(
     tx: Tx, request: SaveRequest, prepared: _Prepared, stored: _Stored, content: _Content
-) -> dict[str, Any] | None:
+) -> VersionRow | None:
     """Return the stored version with this content, if the save makes no new one."""
     base = stored.base
-    if base and (base["sha256"], base["active"]) == (content.sha256, base["number"]):
+    if base and (base.sha256, base.active) == (content.sha256, base.number):
         return base
     if stored.row is None or not stored.alive:
         return None
@@ -388,8 +399,8 @@ def _find_twin(
     # not new.
     if activation.version_problem(tx, newest) is not None:
         return newest
-    latest = newest["number"] == newest["latest"]
-    retried = newest["environment_error"] or not request.activate
+    latest = newest.number == newest.latest
+    retried = newest.environment_error or not request.activate
     return newest if latest and retried and (prepared.needs or not request.activate) else None
 
 
@@ -398,29 +409,27 @@ def _inspected(prepared: _Prepared, content: Mapping[str, Any]) -> list[Finding]
     return inspection.findings(prepared.signature, content, prepared.packages_known)
 
 
-def _store_inspection(tx: Tx, version: dict[str, Any], prepared: _Prepared) -> dict[str, Any]:
+def _store_inspection(tx: Tx, version: VersionRow, prepared: _Prepared) -> VersionRow:
     """Remove the findings of an inspection from a stored version of which there is none any more."""
-    if prepared.signature is None or inspection.find(version["findings"]) is None:
+    if prepared.signature is None or inspection.find(version.findings) is None:
         return version
-    if _inspected(prepared, version):
+    if _inspected(prepared, asdict(version)):
         return version
-    kept = [finding for finding in version["findings"] if finding["kind"] not in inspection.PROBLEMS]
-    tx.execute(
-        sa.update(function_version).where(function_version.c.id == version["id"]).values(findings=kept)
-    )
-    return version | {"findings": kept}
+    kept = [finding for finding in version.findings if finding["kind"] not in inspection.PROBLEMS]
+    tx.execute(sa.update(function_version).where(function_version.c.id == version.id).values(findings=kept))
+    return replace(version, findings=kept)
 
 
-def _store_warnings(tx: Tx, version: dict[str, Any], content: _Content) -> dict[str, Any]:
+def _store_warnings(tx: Tx, version: VersionRow, content: _Content) -> VersionRow:
     """Replace the warnings of a stored version by those of now: what it refers to may exist meanwhile."""
-    if version["warnings"] == content.warnings:
+    if version.warnings == content.warnings:
         return version
     tx.execute(
         sa.update(function_version)
-        .where(function_version.c.id == version["id"])
+        .where(function_version.c.id == version.id)
         .values(warnings=content.warnings)
     )
-    return version | {"warnings": content.warnings}
+    return replace(version, warnings=content.warnings)
 
 
 def _write_function(tx: Tx, name: str, stored: _Stored, number: int, labels: Sequence[str]) -> str:

@@ -7,12 +7,12 @@ change that is committed before is never missed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from functory.engine.database.transaction import Tx
 from functory.engine.functions import open_canaries, versions
 from functory.engine.functions.dependencies import Reference
 from functory.engine.functions.open_canaries import OpenCanary
+from functory.engine.functions.version_row import StartVersion
 
 
 class VersionCache:
@@ -24,9 +24,9 @@ class VersionCache:
     def __init__(self) -> None:
         self.canaries: dict[str, OpenCanary] = {}
         self._changes = -1
-        self._known: dict[Reference, dict[str, Any] | None] = {}
+        self._known: dict[Reference, StartVersion | None] = {}
 
-    def load(self, tx: Tx, references: Iterable[Reference], changes: int) -> dict[Reference, dict[str, Any]]:
+    def load(self, tx: Tx, references: Iterable[Reference], changes: int) -> dict[Reference, StartVersion]:
         """Return those versions that exist (:func:`versions.load_starts`). ``changes`` is the counter's value as of
         this transaction.
         """
@@ -37,7 +37,7 @@ class VersionCache:
         if missing:
             found = versions.load_starts(tx, missing)
             self._known.update({reference: found.get(reference) for reference in missing})
-            ids = {row["canary_id"] for (_, pin), row in found.items() if pin is None} - {None}
+            ids = {row.canary_id for (_, pin), row in found.items() if pin is None and row.canary_id}
             if ids:
-                self.canaries |= open_canaries.load(tx, ids, versions.load_starts)
+                self.canaries |= open_canaries.load(tx, ids)
         return {reference: row for reference in wanted if (row := self._known[reference]) is not None}

@@ -11,6 +11,7 @@ from functory.engine.database.schema import version_mark
 from functory.engine.database.transaction import Tx
 from functory.engine.events.causation import Cause
 from functory.engine.functions import function_events
+from functory.engine.functions.version_row import VersionRow
 
 Mark = Literal["good", "bad"]
 
@@ -23,7 +24,7 @@ def load(tx: Tx, function_id: str) -> dict[int, dict[str, Any]]:
 
 def write(
     tx: Tx,
-    version: Mapping[str, Any],
+    version: VersionRow,
     mark: Mark,
     reason: str,
     author: str,
@@ -34,8 +35,8 @@ def write(
     """Mark a version, and write the event ``version.marked``. A version that has this mark keeps its reason.
     ``canary_id`` is the canary that has shown it.
     """
-    key = {"function_id": version["function_id"], "version": version["number"]}
-    known = load(tx, version["function_id"]).get(version["number"])
+    key = {"function_id": version.function_id, "version": version.number}
+    known = load(tx, version.function_id).get(version.number)
     if known is not None and known["mark"] == mark:
         return
     values = {"mark": mark, "reason": reason, "by": author, "canary_id": canary_id, "at": tx.now}
@@ -44,15 +45,15 @@ def write(
     else:
         tx.execute(sa.update(version_mark).filter_by(**key).values(**values))
     data = {
-        "function": version["name"],
-        "version": version["number"],
-        "sha256": version["sha256"],
+        "function": version.name,
+        "version": version.number,
+        "sha256": version.sha256,
         "mark": mark,
         "previous_mark": known["mark"] if known else None,
         "reason": reason,
         "author": author,
     }
-    function_events.append(tx, "version.marked", version["name"], data, cause)
+    function_events.append(tx, "version.marked", version.name, data, cause)
 
 
 def why(mark: Mapping[str, Any]) -> str:

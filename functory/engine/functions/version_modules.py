@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database.schema import module, version_module
 from functory.engine.database.transaction import Tx
+from functory.engine.functions.version_row import Version, VersionCode, VersionRow
 
 
 def hashes(texts: Mapping[str, str]) -> dict[str, str]:
@@ -18,11 +18,6 @@ def hashes(texts: Mapping[str, str]) -> dict[str, str]:
         name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         for name, text in sorted(texts.items())
     }
-
-
-def has_modules(version: Mapping[str, Any]) -> bool:
-    """Return whether a version's row says that it has modules of its own."""
-    return bool(version["declared"].get("modules"))
 
 
 def store(tx: Tx, version_id: str, texts: Mapping[str, str]) -> None:
@@ -35,21 +30,30 @@ def store(tx: Tx, version_id: str, texts: Mapping[str, str]) -> None:
     )
 
 
-def load_hashes(tx: Tx, version: Mapping[str, Any]) -> dict[str, str]:
+def load_hashes(tx: Tx, version: Version) -> dict[str, str]:
     """Return the sha256 of each module of a version, by name."""
-    if not has_modules(version):
+    if not version.has_modules:
         return {}
     statement = (
         sa.select(version_module.c.name, version_module.c.sha256)
-        .where(version_module.c.version_id == version["id"])
+        .where(version_module.c.version_id == version.id)
         .order_by(version_module.c.name)
     )
     return {row["name"]: row["sha256"] for row in tx.rows(statement)}
 
 
-def load_texts(tx: Tx, versions: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def as_codes(tx: Tx, versions: Mapping[str, VersionRow | VersionCode]) -> dict[str, VersionCode]:
+    """Return versions by their keys as a process runs them: those that are rows get the texts of their modules."""
+    texts = load_texts(tx, [row for row in versions.values() if isinstance(row, VersionRow)])
+    return {
+        key: row.as_code(texts.get(row.id, {})) if isinstance(row, VersionRow) else row
+        for key, row in versions.items()
+    }
+
+
+def load_texts(tx: Tx, versions: Iterable[Version]) -> dict[str, dict[str, str]]:
     """Return the texts of the modules of several versions, by version id and name, with one statement."""
-    found: dict[str, dict[str, str]] = {row["id"]: {} for row in versions if has_modules(row)}
+    found: dict[str, dict[str, str]] = {row.id: {} for row in versions if row.has_modules}
     if not found:
         return {}
     statement = (

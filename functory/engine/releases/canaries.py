@@ -39,6 +39,7 @@ from functory.engine.functions import (
 )
 from functory.engine.functions.activation import Change
 from functory.engine.functions.canary_assignment import UNITS, Unit
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.releases import canary_counts, canary_durations, canary_moves, proposal_rows
 from functory.engine.releases.canary_evidence import ASSIGNMENT, Decision
 
@@ -86,7 +87,7 @@ def start(
         "function_id": own["id"],
         "function": name,
         "version": number,
-        "base": base["number"],
+        "base": base.number,
         "proposal_id": proposal_id,
         "unit": unit,
         "share": share,
@@ -292,17 +293,17 @@ def _check_function(tx: Tx, own: Mapping[str, Any], number: int) -> None:
         )
 
 
-def _check_version(tx: Tx, version: Mapping[str, Any], proposal_id: str | None) -> None:
+def _check_version(tx: Tx, version: VersionRow, proposal_id: str | None) -> None:
     """Raise :class:`Conflict` for a version that could not be promoted."""
     problem = activation.version_problem(tx, version, proposal_id)
     if problem is not None:
         raise problem
     environments.check_ready(version)
-    needed = dependents.resolve_dependencies(tx, version["name"], version["dependencies"])
+    needed = dependents.resolve_dependencies(tx, version.name, version.dependencies)
     missing = [one["name"] for one in needed if not one["resolved"]]
     if missing:
         raise Conflict(
-            f"{version['name']} v{version['number']} cannot run",
+            f"{version.name} v{version.number} cannot run",
             f"the dependency {missing[0]} does not exist",
             "functory function list, or register it",
         )

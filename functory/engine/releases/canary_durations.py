@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import sqlalchemy as sa
 
 from functory.engine.database.schema import attempt, execution
 from functory.engine.database.transaction import Tx
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.releases.canary_counts import MOST_DURATIONS
 
 # Executions of the function that are looked at, newest first: older versions have some of them.
@@ -17,13 +15,13 @@ LOOKED_AT = 5_000
 SECONDS = attempt.c.duration_seconds - sa.func.coalesce(attempt.c.waited_seconds, 0.0)
 
 
-def of_version(tx: Tx, version: Mapping[str, Any]) -> list[float]:
+def of_version(tx: Tx, version: VersionRow) -> list[float]:
     """Return the seconds of the newest successful executions of a version, at most
     :data:`functory.engine.releases.canary_counts.MOST_DURATIONS`.
     """
     newest = (
         sa.select(execution.c.id, execution.c.version, execution.c.state, execution.c.fence)
-        .where(execution.c.function == version["name"])
+        .where(execution.c.function == version.name)
         .order_by(execution.c.id.desc())
         .limit(LOOKED_AT)
         .subquery("newest")
@@ -36,7 +34,7 @@ def of_version(tx: Tx, version: Mapping[str, Any]) -> list[float]:
             sa.and_(attempt.c.execution_id == newest.c.id, attempt.c.fence == newest.c.fence),
         )
         .where(
-            newest.c.version == version["number"],
+            newest.c.version == version.number,
             newest.c.state == "succeeded",
             attempt.c.duration_seconds.is_not(None),
         )

@@ -41,11 +41,11 @@ def to_base(tx: Tx, row: Mapping[str, Any]) -> int:
     base = versions.load(tx, row["function"], row["base"]) if queued else None
     if base is None:
         return 0
-    limit = limits.parse(base["limits"])
+    limit = limits.parse(base.limits)
     moved, kept = [], []
     for one in queued:
         try:
-            json_schema.check(base["input_schema"], one["input"], f"input of {base['name']}")
+            json_schema.check(base.input_schema, one["input"], f"input of {base.name}")
         except FunctoryError:
             kept.append(one["id"])
         else:
@@ -53,8 +53,8 @@ def to_base(tx: Tx, row: Mapping[str, Any]) -> int:
     for page, outcome in ((moved, "moved"), (kept, "late")):
         tx.update_rows(canary_execution, [{"execution_id": id_, "outcome": outcome} for id_ in page])
     changes = {
-        "version": base["number"],
-        "version_id": base["id"],
+        "version": base.number,
+        "version_id": base.id,
         "max_attempts": limit.attempts(),
         "retries": limit.retries,
     }

@@ -17,6 +17,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import gate_check, proposal
 from functory.engine.database.transaction import Tx
 from functory.engine.functions import dependencies, version_modules, versions
+from functory.engine.functions.version_row import VersionCode, VersionRow
 
 End = Literal["passed", "warned", "failed", "skipped"]
 MAX_TRIES = 3
@@ -39,10 +40,10 @@ class Work:
     proposal: Mapping[str, Any]
     name: str
     tries: int
-    version: Mapping[str, Any]
-    codes: Mapping[str, Mapping[str, Any]]
-    base: Mapping[str, Any] | None
-    base_codes: Mapping[str, Mapping[str, Any]]
+    version: VersionRow
+    codes: Mapping[str, VersionCode]
+    base: VersionRow | None
+    base_codes: Mapping[str, VersionCode]
 
 
 def new_row(tx: Tx, proposal_id: str, name: str, state: str, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +207,6 @@ def _of(work: Work) -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def _codes(tx: Tx, version: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
-    texts = version_modules.load_texts(tx, list(codes.values()))
-    return {key: {**code, "modules": texts.get(code["id"], {})} for key, code in codes.items()}
+def _codes(tx: Tx, version: VersionRow) -> dict[str, VersionCode]:
+    linked = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
+    return version_modules.as_codes(tx, linked)

@@ -100,7 +100,7 @@ def _roll_out(tx: Tx, own: dict[str, Any], author: str) -> None:
         now = f"v{row['active']}" if row["active"] else "none"
         end(tx, own, "superseded", f"active was {was}, and is {now} now: propose it again", author=author)
         return
-    assert version["sha256"] == own["sha256"], "versions never change"
+    assert version.sha256 == own["sha256"], "versions never change"
     share = own["rules"]["canary"]
     if share and own["base_version"] is not None and not own["is_ephemeral"]:
         _begin_canary(tx, own, share, author)

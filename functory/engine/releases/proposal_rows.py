@@ -17,6 +17,7 @@ from functory.engine.events import store as event_store
 from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.executions.runs import rows as run_rows
 from functory.engine.functions.analysis import findings, inspection
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.releases import checks, version_rights
 from functory.engine.releases.checks import MUTANTS, RIGHTS, STATIC, TESTS
 
@@ -71,24 +72,24 @@ def overdue(tx: Tx, limit: int) -> list[dict[str, Any]]:
     )
 
 
-def open_of_version(tx: Tx, version: Mapping[str, Any]) -> dict[str, Any] | None:
+def open_of_version(tx: Tx, version: VersionRow) -> dict[str, Any] | None:
     """Return the open proposal of a version."""
     return tx.first(
         sa.select(proposal).where(
-            proposal.c.function_id == version["function_id"],
-            proposal.c.version == version["number"],
+            proposal.c.function_id == version.function_id,
+            proposal.c.version == version.number,
             proposal.c.ended_at.is_(None),
         )
     )
 
 
-def of_execution(tx: Tx, version: Mapping[str, Any], execution_id: str) -> dict[str, Any] | None:
+def of_execution(tx: Tx, version: VersionRow, execution_id: str) -> dict[str, Any] | None:
     """Return the newest proposal of a version that an execution has made."""
     return tx.first(
         sa.select(proposal)
         .where(
-            proposal.c.function_id == version["function_id"],
-            proposal.c.version == version["number"],
+            proposal.c.function_id == version.function_id,
+            proposal.c.version == version.number,
             proposal.c.execution_id == execution_id,
         )
         .order_by(proposal.c.id.desc())
@@ -116,7 +117,7 @@ def outlived(tx: Tx, limit: int) -> list[str]:
     return list(tx.execute(statement.order_by(function.c.name).limit(limit)).scalars())
 
 
-def write_checks(tx: Tx, own: Mapping[str, Any], version: Mapping[str, Any]) -> None:
+def write_checks(tx: Tx, own: Mapping[str, Any], version: VersionRow) -> None:
     """Write the checks of a new proposal. Those that need no sandbox have ended already."""
     rules, tests = own["rules"], own["tests"]
     found = [_static(version), _rights(tx, own, version)]
@@ -135,21 +136,21 @@ def write_checks(tx: Tx, own: Mapping[str, Any], version: Mapping[str, Any]) -> 
     tx.insert(gate_check, rows)
 
 
-def _static(version: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    report = {"findings": version["findings"], "warnings": version["warnings"]}
-    problem = version["environment_error"]
+def _static(version: VersionRow) -> tuple[str, str, dict[str, Any]]:
+    report = {"findings": version.findings, "warnings": version.warnings}
+    problem = version.environment_error
     if problem is not None:
         return STATIC, "failed", {**report, "problem": problem}
-    broken = inspection.find(version["findings"])
+    broken = inspection.find(version.findings)
     if broken is not None:
         return STATIC, "failed", {**report, "problem": broken[1]}
-    danger = next((one for one in version["findings"] if one["severity"] == "danger"), None)
+    danger = next((one for one in version.findings if one["severity"] == "danger"), None)
     if danger is not None:
         return STATIC, "failed", {**report, "problem": findings.summary(danger)}
-    return STATIC, "warned" if version["findings"] or version["warnings"] else "passed", report
+    return STATIC, "warned" if version.findings or version.warnings else "passed", report
 
 
-def _rights(tx: Tx, own: Mapping[str, Any], version: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+def _rights(tx: Tx, own: Mapping[str, Any], version: VersionRow) -> tuple[str, str, dict[str, Any]]:
     untried = version_rights.untried_dependency(tx, version)
     if untried is not None:
         problem = f"it depends on {untried}, which has never been active"

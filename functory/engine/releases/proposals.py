@@ -32,6 +32,7 @@ from functory.engine.executions.runs import answers, membership
 from functory.engine.functions import activation, listing, versions
 from functory.engine.functions.registry import Functions
 from functory.engine.functions.source import parser
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.releases import (
     checks,
     decisions,
@@ -125,9 +126,9 @@ class Proposals:
             row["checks"] = checks.of_proposal(tx, row["id"])
             row["decisions"] = decisions.of_proposal(tx, row["id"])
             version = versions.load(tx, row["function"], row["version"])
-            row["source"] = None if version is None else version["source"]
+            row["source"] = None if version is None else version.source
             base = row["base_version"] and versions.load(tx, row["function"], row["base_version"])
-            row["base_source"] = base["source"] if base else None
+            row["base_source"] = base.source if base else None
         return row
 
     def list(
@@ -291,10 +292,10 @@ class _Wanted:
         row = {
             "id": tx.new_id(),
             "function": self.name,
-            "function_id": version["function_id"],
+            "function_id": version.function_id,
             "version": number,
-            "sha256": version["sha256"],
-            "base_version": None if base is None else base["number"],
+            "sha256": version.sha256,
+            "base_version": None if base is None else base.number,
             "state": "checking",
             "reason": None,
             "description": self.description,
@@ -320,7 +321,7 @@ class _Wanted:
         tx.wake("gate")
         return row["id"]
 
-    def _made_before(self, tx: Tx, version: Mapping[str, Any]) -> str | None:
+    def _made_before(self, tx: Tx, version: VersionRow) -> str | None:
         """Return the same proposal of an earlier attempt of the execution that proposes it."""
         if self.cause is None:
             return None
@@ -330,13 +331,13 @@ class _Wanted:
 
 def _check_place(
     tx: Tx,
-    version: Mapping[str, Any],
-    base: Mapping[str, Any] | None,
+    version: VersionRow,
+    base: VersionRow | None,
     wanted: _Wanted,
 ) -> None:
     """Raise :class:`Conflict` for a version that takes a place that is not meant."""
-    name, number = version["name"], version["number"]
-    if base is not None and base["number"] == number:
+    name, number = version.name, version.number
+    if base is not None and base.number == number:
         raise Conflict(f"{name} v{number} is active already", "the proposal changes nothing")
     if base is not None and not wanted.replaces:
         raise Conflict(
@@ -346,7 +347,7 @@ def _check_place(
         )
     if base is None and wanted.replaces:
         raise Conflict(f"the function {name} has no active version", "there is nothing to replace")
-    owner = tx.scalar(sa.select(function.c.run_id).where(function.c.id == version["function_id"]))
+    owner = tx.scalar(sa.select(function.c.run_id).where(function.c.id == version.function_id))
     if owner is not None and owner != wanted.run_id and base is not None:
         raise Conflict(f"the function {name} belongs to run {owner}", "it exists until that run ends")
     if wanted.is_ephemeral and base is not None and owner is None:

@@ -16,12 +16,13 @@ from functory.engine.database.schema import activation, function, function_versi
 from functory.engine.database.transaction import Tx
 from functory.engine.executions.runs import consent
 from functory.engine.functions import dependencies, versions
+from functory.engine.functions.version_row import VersionRow
 
 # Functions that are linked with the changed one, as far as they are named.
 MAX_NAMED = 50
 
 
-def of_version(tx: Tx, version: Mapping[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
+def of_version(tx: Tx, version: VersionRow, base: VersionRow | None) -> dict[str, Any]:
     """Return what a proposed version may do, compared with ``base``, the active version (None: it is a new function).
 
     ``effect`` (functory.engine.agents.tools), ``adds`` and ``removes`` (rights as [kind, value]), ``packages`` (new
@@ -35,23 +36,23 @@ def of_version(tx: Tx, version: Mapping[str, Any], base: Mapping[str, Any] | Non
         "adds": sorted([kind, value] for kind, value in has - had),
         "removes": sorted([kind, value] for kind, value in had - has),
         "packages": sorted(_packages(version) - (_packages(base) if base is not None else set())),
-        "dependents": _dependents(tx, version["name"]),
+        "dependents": _dependents(tx, version.name),
         "replaces": base is not None,
         "widens": base is not None and bool(has - had),
     }
 
 
-def untried_dependency(tx: Tx, version: Mapping[str, Any]) -> str | None:
+def untried_dependency(tx: Tx, version: VersionRow) -> str | None:
     """Return a dependency ``name@3`` that is pinned to a version that has never been active, so that no gate and no
     person has let it through; None without one.
     """
-    for dependency in dependencies.parse(version["dependencies"]):
+    for dependency in dependencies.parse(version.dependencies):
         if dependency.pin is None:
             continue
         row = versions.load(tx, dependency.name, dependency.pin)
         known = row is not None and tx.scalar(
             sa.select(activation.c.id)
-            .where(activation.c.function_id == row["function_id"], activation.c.version == dependency.pin)
+            .where(activation.c.function_id == row.function_id, activation.c.version == dependency.pin)
             .limit(1)
         )
         if not known:
@@ -59,10 +60,10 @@ def untried_dependency(tx: Tx, version: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _packages(version: Mapping[str, Any]) -> set[str]:
-    declared = version["imports"] if version["declared"].get("imports") else []
+def _packages(version: VersionRow) -> set[str]:
+    declared = version.imports if version.declared.get("imports") else []
     names = [one["name"] if isinstance(one, Mapping) else str(one) for one in declared]
-    return {*version["requirements"], *names}
+    return {*version.requirements, *names}
 
 
 def _dependents(tx: Tx, name: str) -> list[str]:

@@ -61,7 +61,7 @@ def render_input(
     made: dict[str, Any] | None = None
     try:
         target = get_function(*dependencies.parse_reference(compiled.function))
-        check_enabled(target)
+        check_enabled(target["name"], target["number"], target["state"])
         rendered = SingleEventInput(compiled, envelope).render(target["parameters"])
         _check_keys(compiled, envelope)
         made = rendered

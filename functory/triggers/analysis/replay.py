@@ -25,6 +25,8 @@ from functory.engine.flow_control.circuit_breaker import Breaker, BreakerStates
 from functory.engine.flow_control.controls import MAX_BUFFERED, Overlap
 from functory.engine.flow_control.overlap import OpenExecution
 from functory.engine.flow_control.rate_limits import RateLimitState, RateLimitStates
+from functory.engine.functions.dependencies import Reference
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.settings import Settings
 from functory.triggers.analysis.memory_buffers import MemoryBuffers
 from functory.triggers.definition import CompiledTrigger
@@ -34,7 +36,7 @@ from functory.triggers.routing.inputs import TemplatedFire, render_inputs
 from functory.triggers.routing.trigger_set import TriggerMatch, TriggerSet
 
 Row = Mapping[str, Any]
-Targets = Mapping[tuple[str, int | None], Row]
+Targets = Mapping[Reference, StartVersion]
 
 # Event ids that a result lists; counts are always complete.
 MAX_EXAMPLES = 20

@@ -13,6 +13,7 @@ from functory.engine.errors import FunctoryError
 from functory.engine.events import store as event_store
 from functory.engine.events.event_row import EventRow
 from functory.engine.firings.admission import Admitted, Fire, Suppress, SuppressedMatch, Target
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.serialization import json_schema
 from functory.triggers.definition import CompiledTrigger
 
@@ -56,13 +57,13 @@ def _render(event: EventRow, fire: TemplatedFire, target: Target | Suppress) -> 
     if isinstance(target, Suppress):
         return target
     try:
-        input_ = fire.render(target.version["parameters"])
+        input_ = fire.render(target.version.parameters)
         check_input(target.version, input_)
     except FunctoryError as error:
         return Suppress(fire.trigger, "input_error", detail=str(error))
     return Admitted(event, fire, target, input_)
 
 
-def check_input(version: Row, input_: Row) -> None:
+def check_input(version: StartVersion, input_: Row) -> None:
     """Raise :class:`SchemaMismatch` for an input that does not fit a function version."""
-    json_schema.check(version["input_schema"], input_, f"input of {version['name']} v{version['number']}")
+    json_schema.check(version.input_schema, input_, f"input of {version.name} v{version.number}")

@@ -13,6 +13,7 @@ from functory.engine.database.connection import Database
 from functory.engine.errors import Conflict, FunctoryError
 from functory.engine.functions import environments as rows
 from functory.engine.functions.environments import NO_PACKAGES, PackageNeeds, Resolved
+from functory.engine.functions.version_row import Version, VersionCode
 from functory.engine.settings import Settings
 from functory.engine.telemetry import sandbox_metrics
 from functory.workers.certificates import find_ca_file
@@ -168,7 +169,7 @@ class Environments:
         }
 
 
-def package_folders(codes: Mapping[str, Mapping[str, Any]], environments: Environments) -> tuple[str, ...]:
+def package_folders(codes: Mapping[str, VersionCode], environments: Environments) -> tuple[str, ...]:
     """The package folders of versions that run in one process, by their keys: the entry's first, then those of its
     dependencies.
 
@@ -180,8 +181,6 @@ def package_folders(codes: Mapping[str, Mapping[str, Any]], environments: Enviro
     return tuple(str(environments.ensure(key)) for key in rows.environment_keys(codes.values()))
 
 
-def preload_modules(version: Mapping[str, Any]) -> tuple[str, ...]:
+def preload_modules(version: Version) -> tuple[str, ...]:
     """The package modules that a version declares to import; a zygote may import them once for all executions."""
-    if not version["declared"].get("imports") or not version["environment"]:
-        return ()
-    return package_modules(version["imports"])
+    return package_modules(version.declared_imports) if version.environment else ()

@@ -141,10 +141,8 @@ class ChildCalls:
         step_key: str | None = None,
         abandon: bool = False,
     ) -> str:
-        def make_input(row: Mapping[str, Any]) -> Mapping[str, Any]:
-            return (
-                input_ if input_ is not None else argument_binding.bind(name, row["parameters"], args, kwargs)
-            )
+        def make_input(parameters: Sequence[Mapping[str, Any]], _: Any) -> Mapping[str, Any]:
+            return input_ if input_ is not None else argument_binding.bind(name, parameters, args, kwargs)
 
         id_: str | None = None
 

@@ -266,12 +266,10 @@ class EngineHost:
         """The refusal of a missing grant: it is not declared, or its declaration waits for an operator."""
         entry = self._claim.version
         declaring = [
-            code
-            for code in self._claim.codes.values()
-            if (kind, value) in grants.Grants.declared(code).items()
+            code for code in self._claim.codes.values() if (kind, value) in code.declared_grants.items()
         ]
         if declaring:
-            (name, number) = declaring[0]["name"], declaring[0]["number"]
+            name, number = declaring[0].name, declaring[0].number
             error = Refused(
                 f"the {kind} {value} is not granted",
                 f"{name} v{number} declares it, and it waits for an operator",
@@ -280,7 +278,7 @@ class EngineHost:
         else:
             error = Refused(
                 f"the {kind} {value} is not declared",
-                f"{entry['name']} v{entry['number']} has " + (", ".join(self._claim.grants) or "no grants"),
+                f"{entry.name} v{entry.number} has " + (", ".join(self._claim.grants) or "no grants"),
                 f"declare {declaration} and save it",
             )
         self.denied_requests.record(error)

@@ -42,7 +42,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
     ``packages`` are the folders of the packages that it may import, ``lineage`` the headers for its HTTP requests.
     """
     row, limit = claim.row, claim.limits
-    reuse = declared_reuse(claim.version)
+    reuse = declared_reuse(claim.version.reuse, claim.version.declared)
     return Job(
         execution_id=row.id,
         attempt=row.attempt,
@@ -52,7 +52,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
         parent_execution_id=row.parent_id,
         triggered_by=row.event_id,
         depth=row.depth,
-        entry=f"{claim.version['name']}@{claim.version['number']}",
+        entry=claim.version.key,
         codes=sandbox_codes(claim.codes, claim.grants.secrets),
         input=row.input,
         limits=sandbox_limits(limit),
@@ -66,7 +66,7 @@ def job_from_claim(claim: Claim, packages: tuple[str, ...], lineage: Mapping[str
         if packages
         else (),
         # A version saved by an execution is trusted less than a person's: the two never share a zygote.
-        trust_domain="" if claim.version["cause_execution_id"] is None else "made",
+        trust_domain="" if claim.version.cause_execution_id is None else "made",
         grants=ChildGrants(
             hosts=claim.grants.hosts,
             read=claim.grants.read,
@@ -114,7 +114,7 @@ def refuse_claim(claim: Claim, secrets: Secrets, protected_paths: ProtectedPaths
     try:
         if claim.problem is not None:
             raise claim.problem
-        json_schema.check(claim.version["input_schema"], claim.row.input, f"input of {name}")
+        json_schema.check(claim.version.input_schema, claim.row.input, f"input of {name}")
         for kind, value in claim.grants.items():
             if kind in ("read", "write"):
                 # Checked again: since the save a link or this machine's folders may lead elsewhere.
@@ -140,10 +140,10 @@ def attempt_result(claim: Claim, outcome: Outcome, redact: Redactor) -> AttemptR
     if outcome.status == "killed":
         error = {"type": "Cancelled", "message": outcome.kill_reason or "cancelled"}
     retryable = outcome.status not in _FINAL
-    if state == "succeeded" and claim.version["declared"].get("validate_output"):
+    if state == "succeeded" and claim.version.declared.get("validate_output"):
         try:
             json_schema.check(
-                claim.version["output_schema"],
+                claim.version.output_schema,
                 outcome.result,
                 f"output of {claim.row.function} v{claim.row.version}",
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from functory.engine.errors import FunctoryError
+from functory.engine.functions.version_row import VersionCode, VersionRow
 from functory.engine.releases.checks import MUTANTS, TESTS, End, Work
 from functory.workers.environments import Environments
 from functory.workers.gate import mutants
@@ -40,7 +41,7 @@ class CheckRuns:
         assert work.name == MUTANTS
         return self._mutants(work, tested, keep)
 
-    def _tested(self, version: Mapping[str, Any], codes: Mapping[str, Mapping[str, Any]]) -> TestedVersion:
+    def _tested(self, version: VersionRow, codes: Mapping[str, VersionCode]) -> TestedVersion:
         return TestedVersion(self._runner, self._environments, version, codes, self._new_id)
 
     def _tests(self, work: Work, tested: TestedVersion, keep: Callable[[], None]) -> Ended:
@@ -62,9 +63,9 @@ class CheckRuns:
         try:
             tested = self._tested(work.base, work.base_codes)
         except FunctoryError as error:
-            return {"version": work.base["number"], "problem": error.reason}
+            return {"version": work.base.number, "problem": error.reason}
         return {
-            "version": work.base["number"],
+            "version": work.base.number,
             **_counts(tested.run_all(work.proposal["tests"], keep)),
         }
 
@@ -81,7 +82,7 @@ class CheckRuns:
         unseen: list[Mutant] = []
         made = seen = 0
         began = time.monotonic()
-        for mutant in mutants.of(work.version["source"], work.version["name"]):
+        for mutant in mutants.of(work.version.source, work.version.name):
             if time.monotonic() - began > MAX_SECONDS:
                 break
             made += 1

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from functory.engine.access.grants import RIGHTS, Grants
+from functory.engine.access.grants import RIGHTS
 from functory.engine.errors import ExecutionFailed
 from functory.engine.functions import arguments, limits
+from functory.engine.functions.version_row import VersionCode, VersionRow
 from functory.engine.releases import version_tests
 from functory.workers.environments import Environments, package_folders
 from functory.workers.gate.withheld_host import WithheldHost
@@ -58,23 +59,23 @@ class TestedVersion:
         self,
         runner: Runner,
         environments: Environments,
-        version: Mapping[str, Any],
-        codes: Mapping[str, Mapping[str, Any]],
+        version: VersionRow,
+        codes: Mapping[str, VersionCode],
         new_id: Callable[[], str],
     ) -> None:
         self._runner = runner
         self._new_id = new_id
-        self._name, self._number = version["name"], version["number"]
-        self._parameters = version["parameters"]
+        self._name, self._number = version.name, version.number
+        self._parameters = version.parameters
         self._key = f"{self._name}@{self._number}"
         self._codes = sandbox_codes(codes)
         self._packages = package_folders(codes, environments)
-        bounds = sandbox_limits(limits.parse(version["limits"]))
+        bounds = sandbox_limits(limits.parse(version.limits))
         wall, cpu = min(bounds.wall_seconds, MAX_TEST_SECONDS), min(bounds.cpu_seconds, MAX_TEST_SECONDS)
         self._limits = msgspec.structs.replace(
             bounds, wall_seconds=wall, total_seconds=wall, cpu_seconds=cpu, processes=1
         )
-        asked = [Grants.declared(code).only(RIGHTS).items() for code in codes.values()]
+        asked = [code.declared_grants.only(RIGHTS).items() for code in codes.values()]
         self._rights = sorted({f"{kind} {value}".rstrip() for items in asked for kind, value in items})
 
     def run(self, test: Mapping[str, Any], *, source: str | None = None) -> Result:

@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 from functory.client.functory import Functory
 from functory.engine.access import passwords
 from tests.support.http_sender import serving
+from tests.support.patient_reads import patient_reads as patient_reads
 from tests.support.world import embedded, migrated_template
 
 CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

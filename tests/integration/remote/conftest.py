@@ -17,6 +17,7 @@ from functory.engine.settings import Settings
 from functory.remote.client import RemoteFunctory
 from tests.support import waiting
 from tests.support.cli_shell import Shell
+from tests.support.patient_reads import patient_reads as patient_reads
 
 SOURCES = (
     "def add(a: int, b: int = 1) -> int:\n    print('adding')\n    return a + b\n",

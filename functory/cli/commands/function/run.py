@@ -53,7 +53,7 @@ def run(
         try:
             row = engine.executions.start(
                 function,
-                lambda found: input_values.coerce_strings(values, input_ or (), found["input_schema"]),
+                lambda _, schema: input_values.coerce_strings(values, input_ or (), schema),
                 version=version,
                 cause="manual",
                 author=engine.author,

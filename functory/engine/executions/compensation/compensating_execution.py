@@ -13,23 +13,24 @@ from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.executions.execution_row import LockedExecution
 from functory.engine.executions.start import new_row, write
 from functory.engine.functions import arguments, dependencies, versions
+from functory.engine.functions.version_row import StartVersion
 from functory.engine.serialization import json_schema
 
 
 def start(tx: Tx, saga: LockedExecution, row: Mapping[str, Any]) -> str:
     """Queue the execution that undoes a step. Return its id. Raises :class:`FunctoryError` when it cannot start."""
     name, pin = dependencies.parse_reference(row["compensate"])
-    version = versions.load(tx, name, pin)
+    version = versions.load_start(tx, name, pin)
     if version is None:
         raise NotFound(f"the compensation {row['compensate']} does not exist", try_="save it")
-    if version["state"] != "enabled":
+    if version.state != "enabled":
         raise Conflict(
-            f"the compensation {name} is {version['state']}",
+            f"the compensation {name} is {version.state}",
             "no executions are started",
-            f"functory function activate {name} {version['number']}",
+            f"functory function activate {name} {version.number}",
         )
     input_ = _input(tx, saga, row, version)
-    json_schema.check(version["input_schema"], input_, f"input of {name} v{version['number']}")
+    json_schema.check(version.input_schema, input_, f"input of {name} v{version.number}")
     new = new_row(
         tx,
         version,
@@ -46,16 +47,14 @@ def start(tx: Tx, saga: LockedExecution, row: Mapping[str, Any]) -> str:
     return new["id"]
 
 
-def _input(
-    tx: Tx, saga: LockedExecution, row: Mapping[str, Any], version: Mapping[str, Any]
-) -> dict[str, Any]:
+def _input(tx: Tx, saga: LockedExecution, row: Mapping[str, Any], version: StartVersion) -> dict[str, Any]:
     """Return the arguments of the compensation: the values of the names that it declares as parameters."""
-    missing = arguments.missing_compensation_arguments(version["parameters"])
+    missing = arguments.missing_compensation_arguments(version.parameters)
     if missing:
         raise Invalid(
             f"the compensation {row['compensate']} needs {', '.join(missing)}",
             f"it is given {', '.join(arguments.COMPENSATION_ARGUMENTS)} and nothing else",
-            f"save {version['name']} with parameters of these names",
+            f"save {version.name} with parameters of these names",
         )
     if row["step_seq"]:
         step = tx.first(
@@ -77,7 +76,7 @@ def _input(
         "execution_id": row["step_id"],
         "error": saga.error,
     }
-    wanted = arguments.accepted_compensation_arguments(version["parameters"])
+    wanted = arguments.accepted_compensation_arguments(version.parameters)
     for name in ("input", "result"):
         if name in wanted and not arguments.is_complete(known[name]):
             raise Invalid(

@@ -43,6 +43,7 @@ from functory.engine.executions.runs import (
     transitions,
 )
 from functory.engine.functions import annotations, versions
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 
@@ -306,19 +307,17 @@ def _join(tx: Tx, step: Step, kind: str, wanted: Any, need: str, **more: Any) ->
     tx.wake("executions")
 
 
-def _needs_person(
-    tx: Tx, own: Mapping[str, Any], version: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> bool:
+def _needs_person(tx: Tx, own: Mapping[str, Any], version: VersionRow, arguments: Mapping[str, Any]) -> bool:
     if not consent.is_needed(tx, own["definition"], version):
         return False
-    return not tools.is_always_allowed(own["allowed"], version["name"], arguments)
+    return not tools.is_always_allowed(own["allowed"], version.name, arguments)
 
 
-def _consent(tx: Tx, step: Step, version: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _consent(tx: Tx, step: Step, version: VersionRow, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the question whether a tool may run."""
     payload = {
-        "tool": version["name"],
-        "version": version["number"],
+        "tool": version.name,
+        "version": version.number,
         "arguments": dict(arguments),
         "effect": consent.effect_of(tx, version),
     }
@@ -329,7 +328,7 @@ def _question_about(row: Mapping[str, Any]) -> str:
     return f"May it run {row['payload']['tool']}?"
 
 
-def _child(tx: Tx, step: Step, wanted: Wanted, *, is_check: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _child(tx: Tx, step: Step, wanted: Wanted, *, is_check: bool) -> tuple[dict[str, Any], VersionRow]:
     """Return the execution of a tool, a function or a check, and its version. Raises :class:`FunctoryError` for a
     wrong call.
     """
@@ -338,7 +337,7 @@ def _child(tx: Tx, step: Step, wanted: Wanted, *, is_check: bool) -> tuple[dict[
     version = versions.load(tx, wanted.name, None)
     if version is None:
         raise start.missing_version_error(tx, wanted.name, None)
-    start.check_enabled(version)
+    start.check_enabled(version.name, version.number, version.state)
     return transitions.tool_row(tx, step.row, version, wanted.arguments), version
 
 

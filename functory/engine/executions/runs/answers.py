@@ -184,7 +184,7 @@ def _allowed_call(
     version = versions.load(tx, payload["tool"], payload["version"])
     if version is None:
         raise start.missing_version_error(tx, payload["tool"], payload["version"])
-    start.check_enabled(version)
+    start.check_enabled(version.name, version.number, version.state)
     return transitions.tool_row(tx, rows.step_execution(tx, own), version, arguments)
 
 

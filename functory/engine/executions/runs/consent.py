@@ -13,27 +13,28 @@ from functory.engine.database.schema import function, proposal
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import Refused
 from functory.engine.functions import dependencies, grant_approvals, versions
+from functory.engine.functions.version_row import VersionRow
 
 
-def grants_of(tx: Tx, version: Mapping[str, Any]) -> Grants:
+def grants_of(tx: Tx, version: VersionRow) -> Grants:
     """Return all that a version and its dependencies declare, or were allowed by an operator. They share a process."""
     codes = dependencies.closure(version, lambda name, pin: versions.load(tx, name, pin))
-    allowed = grant_approvals.load(tx, [(code["function"], code["sha256"]) for code in codes.values()])
+    allowed = grant_approvals.load(tx, [(code.name, code.sha256) for code in codes.values()])
     found = NOTHING
-    for grants in (*(Grants.declared(code) for code in codes.values()), *allowed.values()):
+    for grants in (*(code.declared_grants for code in codes.values()), *allowed.values()):
         found = found | grants
     return found
 
 
-def effect_of(tx: Tx, version: Mapping[str, Any]) -> tools.Effect:
+def effect_of(tx: Tx, version: VersionRow) -> tools.Effect:
     """Return what a version may do at most."""
     return tools.effect_of(grants_of(tx, version))
 
 
-def is_needed(tx: Tx, definition: Mapping[str, Any], version: Mapping[str, Any]) -> bool:
+def is_needed(tx: Tx, definition: Mapping[str, Any], version: VersionRow) -> bool:
     """Return True for a tool that an agent uses only when a person agrees."""
     asked = definition.get("ask_before", [])
-    return bool(asked) and (version["name"] in asked or effect_of(tx, version) in asked)
+    return bool(asked) and (version.name in asked or effect_of(tx, version) in asked)
 
 
 def check_allowed(tx: Tx, own: Mapping[str, Any], name: str) -> None:

@@ -18,6 +18,7 @@ from functory.engine.agents.directives import Wanted
 from functory.engine.database.schema import approval, execution, llm_call, run, run_step
 from functory.engine.database.transaction import Tx
 from functory.engine.executions.runs import consent, rows
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_codec
 
 # Rows of the source that are looked at for one question.
@@ -92,7 +93,7 @@ def person_answer(tx: Tx, own: dict[str, Any], question: str) -> dict[str, Any] 
 
 
 def tool_result(
-    tx: Tx, own: dict[str, Any], version: Mapping[str, Any], arguments: Mapping[str, Any]
+    tx: Tx, own: dict[str, Any], version: VersionRow, arguments: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return the recorded result of a tool that acts, or the refusal of one that is not recorded; None when the tool
     is to be used.
@@ -106,7 +107,7 @@ def tool_result(
         .where(
             execution.c.parent_id.in_(steps),
             execution.c.cause == "tool",
-            execution.c.function == version["name"],
+            execution.c.function == version.name,
             execution.c.finished_at.is_not(None),
         )
         .order_by(execution.c.id)
@@ -114,7 +115,7 @@ def tool_result(
     )
     wanted = json_codec.digest(arguments)
     found = [row for row in rows_ if json_codec.digest(row["input"]) == wanted]
-    row = _next(tx, own, f"tool {version['name']} {wanted}", found)
+    row = _next(tx, own, f"tool {version.name} {wanted}", found)
     return _refused() if row is None else _ended(row)
 
 

@@ -22,6 +22,7 @@ from functory.engine.executions.cancel_row import cancel_row
 from functory.engine.executions.execution_row import ExecutionRow
 from functory.engine.executions.runs import counts, joins, rows
 from functory.engine.functions import versions
+from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_schema
 
 # The cause of a step, and of an execution that a step waits for (table execution).
@@ -268,14 +269,14 @@ def step_row(
     id_: str | None = None,
 ) -> dict[str, Any]:
     """Return the execution of a run's next step. Raises :class:`FunctoryError` when its function cannot run it."""
-    version = versions.load(tx, own["function"], None)
+    version = versions.load_start(tx, own["function"], None)
     if version is None:
         raise start.missing_version_error(tx, own["function"], None)
-    start.check_enabled(version)
+    start.check_enabled(version.name, version.number, version.state)
     input_: dict[str, Any] = {"memo": own["memo"], "given": given}
-    if "run" in (version["input_schema"] or {}).get("properties", {}):
+    if "run" in (version.input_schema or {}).get("properties", {}):
         input_["run"] = {"id": own["id"], "step": own["step"] + 1, "goal": own["goal"], "agent": own["agent"]}
-    json_schema.check(version["input_schema"], input_, f"input of {own['function']} v{version['number']}")
+    json_schema.check(version.input_schema, input_, f"input of {own['function']} v{version.number}")
     return start.new_row(
         tx,
         version,
@@ -291,13 +292,13 @@ def step_row(
     )
 
 
-def tool_row(tx: Tx, step: CausingExecution, version: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+def tool_row(tx: Tx, step: CausingExecution, version: VersionRow, arguments: Any) -> dict[str, Any]:
     """Return the execution of a tool, a function or a check for a step, whose execution is ``step``. Raises
     :class:`FunctoryError` for wrong arguments.
     """
     return start.new_row(
         tx,
-        version,
+        version.as_start(),
         tools.checked_arguments(version, arguments),
         cause=TOOL,
         root_id=step.root_id,

@@ -34,7 +34,7 @@ def test_a_version_that_declares_nothing_has_nothing(world):
     assert claim.grants == NOTHING
     (row,) = world.rows(schema.attempt)
     assert row["sandbox"] == {
-        "sha256": claim.version["sha256"],
+        "sha256": claim.version.sha256,
         "tier": "none",
         "environment": None,
         "grants": {},
@@ -116,7 +116,7 @@ def test_a_version_that_lacked_its_packages_is_read_again(world):
             tx.execute(sa.update(table).values(environment=key, environment_error=error))
         claim = claimed(world)
         (row,) = world.rows(schema.attempt, schema.attempt.c.execution_id == claim.id)
-        return claim.version["environment_error"], row["sandbox"]["environment"]
+        return claim.version.environment_error, row["sandbox"]["environment"]
 
     assert version["environment_error"] is None
     assert environment(None, "the index was away") == ("the index was away", None)
@@ -149,7 +149,7 @@ def test_what_was_allowed_takes_effect_at_the_next_claim_and_ends_with_the_revoc
     served.function("work", **ALL)
     before = claimed(served)
     entry = served.grant_approvals.allow("work", None, "subprocess", reason="runs git", author="ada")
-    assert (entry["version"], entry["created"], entry["sha256"]) == (1, True, before.version["sha256"])
+    assert (entry["version"], entry["created"], entry["sha256"]) == (1, True, before.version.sha256)
     assert not before.grants.subprocess
     assert claimed(served).grants.subprocess
     served.grant_approvals.revoke("work", 1, "subprocess")

@@ -98,7 +98,7 @@ def test_the_former_name_keeps_what_has_happened_and_is_disabled(world: World) -
     assert world.rows(schema.execution)[0]["function"] == "work"
     with pytest.raises(Conflict, match="work is disabled"):
         world.start("work")
-    assert world.claim(world.start("labour")).version["name"] == "labour"
+    assert world.claim(world.start("labour")).version.name == "labour"
     # It can be taken back: the former function is as it was.
     world.functions.enable("work")
     assert world.functions.get("work")["active"] == 1
@@ -194,7 +194,7 @@ def test_an_alias_keeps_the_signature_and_what_uses_the_name(world: World) -> No
     assert world.functions.dependents("labour") == ["function work"]
     assert world.types("function.", "work")[-2:] == ["function.updated", "function.renamed"]
     # Those that are open, pinned or triggered run as before.
-    assert world.claim(opened).version["source"] == known["source"]
+    assert world.claim(opened).version.source == known["source"]
     assert set(world.claim(world.start("pinned")).codes) == {"pinned@1", "work@1"}
     assert set(world.claim(world.start("caller")).codes) == {"caller@1", "work@3", "labour@2"}
     claim = world.claim(world.start("work"))

@@ -52,7 +52,7 @@ def test_the_claim_has_the_modules_of_a_version_and_of_its_dependencies(world: W
     world.functions.save(TEXT, modules=SHOP)
     world.functions.save("def outer():\n    return work()\n", dependencies=["work"])
     claim = world.claim(world.start("outer"))
-    assert {key: dict(code["modules"]) for key, code in claim.codes.items()} == {
+    assert {key: dict(code.modules) for key, code in claim.codes.items()} == {
         "outer@1": {},
         "work@1": {"shop.money": SHOP["shop.money"]},
     }

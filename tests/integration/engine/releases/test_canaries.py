@@ -276,13 +276,13 @@ def test_a_slower_version_is_rolled_back_and_waits_are_no_durations(shop: Canary
     shop.emit(60)
     for claim in world.worker.claim_any(1000):
         # It waits for another execution, and takes as long as the base itself.
-        waited = 8.0 if claim.version["number"] == 2 else 0.0
+        waited = 8.0 if claim.version.number == 2 else 0.0
         world.finish(claim, duration_seconds=1.5 + waited, waited_seconds=waited)
     shop.look()
     assert shop.row["state"] == "open"
     for _ in range(12):
         shop.emit(10)
-        shop.work(takes=lambda claim: 3.0 if claim.version["number"] == 2 else 1.5)
+        shop.work(takes=lambda claim: 3.0 if claim.version.number == 2 else 1.5)
         shop.look()
     assert shop.row["state"] == "rolled_back"
     check(shop)

@@ -1,12 +1,12 @@
 """Declared dependencies: how they are written, which graphs are refused, and what one run uses."""
 
-from typing import Any
-
 import pytest
 
 from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.functions import dependencies
 from functory.engine.functions.dependencies import Dependency
+from functory.engine.functions.version_row import VersionRow
+from tests.support.version_rows import version_row
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_a_very_long_chain_is_no_problem():
     dependencies.check_acyclic("f0", {f"f{n}": [f"f{n + 1}"] for n in range(5000)})
 
 
-def rows(**needs: list[str]) -> dict[tuple[str, int], dict[str, Any]]:
+def rows(**needs: list[str]) -> dict[tuple[str, int], VersionRow]:
     """Versions by (function, number) from `name_number=[dependencies]`; the highest number is active."""
     found = {}
     for key, declared in needs.items():
         name, number = key.rsplit("_", 1)
-        found[name, int(number)] = {
-            "function": name,
-            "number": int(number),
-            "dependencies": [d.as_json() for d in dependencies.parse(declared)],
-        }
+        found[name, int(number)] = version_row(
+            name=name,
+            number=int(number),
+            dependencies=[d.as_json() for d in dependencies.parse(declared)],
+        )
     return found
 
 
-def close(entry: tuple[str, int], known: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
-    def load(name: str, pin: int | None) -> dict[str, Any] | None:
+def close(entry: tuple[str, int], known: dict[tuple[str, int], VersionRow]) -> list[str]:
+    def load(name: str, pin: int | None) -> VersionRow | None:
         return known.get((name, pin or max((n for f, n in known if f == name), default=0)))
 
     return list(dependencies.closure(known[entry], load))

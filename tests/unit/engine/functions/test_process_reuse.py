@@ -4,29 +4,18 @@ import pytest
 
 from functory.engine.access.grants import Grants
 from functory.engine.functions.process_reuse import declared_reuse, is_pure
-
-
-def version(**fields):
-    return {
-        "declared": {},
-        "reuse": False,
-        "grants": {},
-        "secrets": [],
-        "permissions": [],
-        "imports": [],
-        "cause_execution_id": None,
-    } | fields
+from tests.support.version_rows import version_row
 
 
 def test_what_the_author_declared():
-    assert declared_reuse(version()) is None
-    assert declared_reuse(version(reuse=True)) is True
-    assert declared_reuse(version(declared={"reuse": True})) is False
+    assert declared_reuse(False, {}) is None
+    assert declared_reuse(True, {}) is True
+    assert declared_reuse(False, {"reuse": True}) is False
 
 
 def test_code_without_rights_is_pure_with_packages_too():
-    assert is_pure([version(), version(declared={"imports": True}, imports=["pandas"])])
-    assert is_pure([version()], Grants(preload=("pandas",)))
+    assert is_pure([version_row(), version_row(declared={"imports": True}, imports=["pandas"])])
+    assert is_pure([version_row()], Grants(preload=("pandas",)))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +31,7 @@ def test_code_without_rights_is_pure_with_packages_too():
     ids=str,
 )
 def test_one_code_with_a_right_or_the_wish_for_one_is_enough(fields):
-    assert not is_pure([version(), version(**fields)])
+    assert not is_pure([version_row(), version_row(**fields)])
 
 
 @pytest.mark.parametrize(
@@ -56,4 +45,4 @@ def test_one_code_with_a_right_or_the_wish_for_one_is_enough(fields):
     ids=str,
 )
 def test_a_right_that_an_operator_granted_counts(granted):
-    assert not is_pure([version()], granted)
+    assert not is_pure([version_row()], granted)

@@ -5,6 +5,7 @@ import pytest
 from functory.engine.errors import Invalid, Refused
 from functory.workers.environments import preload_modules, requirements
 from functory.workers.environments.requirements import Policy
+from tests.support.version_rows import version_row
 
 
 @pytest.mark.parametrize(
@@ -131,11 +132,11 @@ def test_a_lock_holds_nothing_but_pinned_packages_with_hashes(line: str) -> None
 
 
 def test_declared_imports_of_packages_are_worth_a_preload() -> None:
-    version = {
+    fields = {
         "declared": {"imports": True},
         "environment": "k",
         "imports": ["json", "pandas as pd", {"name": "PIL"}],
     }
-    assert preload_modules(version) == ("pandas", "PIL")
-    assert preload_modules(version | {"environment": None}) == ()
-    assert preload_modules(version | {"declared": {}}) == ()
+    assert preload_modules(version_row(**fields)) == ("pandas", "PIL")
+    assert preload_modules(version_row(**fields | {"environment": None})) == ()
+    assert preload_modules(version_row(**fields | {"declared": {}})) == ()
