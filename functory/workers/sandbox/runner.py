@@ -199,7 +199,6 @@ class Runner:
         # A warm one has the codes already.
         known = msgspec.structs.replace(job, codes={}) if child.runs else None
         first = encode_for_guest(Start(job=known)) if known else whole
-        pool.set_lineage(child, job.lineage)
         run = Run(job, host, child, self._monotonic, control, partial(self._started, pool, began))
         kept = False
         try:
@@ -277,7 +276,6 @@ class Runner:
                 try:
                     frames = train_frames([each.job for each in wanted], new=not child.runs)
                     if frames:
-                        pool.set_lineage(child, job.lineage)
                         riding = wanted[: len(frames)]
                         train = Train(riding, child, self._monotonic, calls, pool.task_started)
                         usable = train.run(frames)

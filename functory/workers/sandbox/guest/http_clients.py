@@ -1,8 +1,9 @@
-"""Adds the headers of a run's lineage to the requests of Python's HTTP clients, over TLS too.
+"""Adds the headers of a run's lineage to the requests of Python's HTTP clients, over HTTP and HTTPS.
 
 The clients are ``http.client`` (with it ``urllib``, ``urllib3`` and ``requests``), ``h11`` and ``h2`` (with them
 ``httpx``), and ``aiohttp``. Each is changed when user code imports it, in the one place where a request has all its
-headers. A request without the headers is better than none: an error in here changes nothing for user code.
+headers. A request without the headers is better than none: an error in here changes nothing for user code. What user
+code writes on a socket by itself gets none.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-
-from functory.workers.sandbox.protocol.lineage_headers import missing_headers
 
 
 class HttpClients:
@@ -47,7 +46,18 @@ class HttpClients:
             self._patches[module.__name__](module)
 
     def _missing(self, headers: Iterable[tuple[Any, Any]]) -> list[tuple[str, str]]:
-        return missing_headers(self.lineage, [(_text(name).lower(), _text(value)) for name, value in headers])
+        """Return those of ``lineage`` that a request with ``headers`` needs.
+
+        A request that is part of a trace stays part of it: its ``traceparent`` is kept, since a second one would make
+        both invalid. A further ``tracestate`` is joined with the first (W3C Trace Context, 3.3.1.1).
+        """
+        given = {(_text(name).lower(), _text(value)) for name, value in headers}
+        names = {name for name, _ in given}
+        return [
+            (name, value)
+            for name, value in self.lineage.items()
+            if (name, value) not in given and not (name == "traceparent" and name in names)
+        ]
 
     def _patch_http_client(self, module: ModuleType) -> None:
         original = module.HTTPConnection.endheaders

@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from functory.engine.access import host_grants
 from functory.engine.errors import Unavailable
@@ -86,13 +86,6 @@ class ConnectionBroker:
         except RuntimeError:
             # The event loop was stopped meanwhile, and the run closed with it.
             return run.traffic()
-
-    def set_lineage(self, run_id: str, lineage: Mapping[str, str]) -> None:
-        """Give the plain HTTP requests of a run these headers; set before its child gets its task."""
-        with self._lock:
-            run = self._runs.get(run_id)
-        if run is not None:
-            run.lineage = lineage
 
     def open_period(self, run_id: str) -> Traffic:
         """Return a run's traffic since the last period and start its limits anew: for processes that are reused."""

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,8 +56,7 @@ class Traffic:
 
 
 class RunEgress:
-    """The endpoint of one run. After ``__init__`` it is used in the event loop only, but for ``lineage``: the headers
-    that the next requests over plain HTTP get."""
+    """The endpoint of one run. After ``__init__`` it is used in the event loop only."""
 
     def __init__(
         self,
@@ -69,7 +68,6 @@ class RunEgress:
         event_loop: EventLoopThread,
         resolver: DnsResolver,
     ) -> None:
-        self.lineage: Mapping[str, str] = {}
         self._id = run_id
         self._endpoint = event_loop.track(endpoint)
         self._grants = grants
@@ -259,9 +257,7 @@ class RunEgress:
             self._fail(request, host, error.errno or errno.EIO)
             return
         self._traffic.connections += 1
-        relay = Relay(
-            self._event_loop, ours, remote, self._meter, self._on_bytes_exhausted, lambda: self.lineage
-        )
+        relay = Relay(self._event_loop, ours, remote, self._meter, self._on_bytes_exhausted)
         self._relays.add(relay)
         try:
             await relay.run()

@@ -11,10 +11,9 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from functory.workers.sandbox.network.event_loop import EventLoopThread, readable, writable
-from functory.workers.sandbox.network.request_heads import RequestHeads
 
 BUFFER_BYTES = 65_536  # held here for each direction; the kernel's own socket buffers come on top
 _FLUSH_ROUNDS = 64  # more than the buffer of a local socket holds
@@ -36,8 +35,7 @@ class ByteMeter:
 class Relay:
     """Relays bytes between two sockets of ``event_loop``; the caller closes them.
 
-    ``on_exhausted`` is called when the limit of ``meter`` is passed. ``lineage`` returns headers that the
-    child's next request over plain HTTP gets; they do not count.
+    ``on_exhausted`` is called when the limit of ``meter`` is passed.
     """
 
     def __init__(
@@ -47,14 +45,12 @@ class Relay:
         host: socket.socket,
         meter: ByteMeter,
         on_exhausted: Callable[[], None],
-        lineage: Callable[[], Mapping[str, str]],
     ) -> None:
         self._event_loop = event_loop
         self._child = child
         self._host = host
         self._meter = meter
         self._on_exhausted = on_exhausted
-        self._heads = RequestHeads(lineage)
         self._unsent = memoryview(b"")  # from the child, not yet taken by the host
 
     async def run(self) -> None:
@@ -87,7 +83,7 @@ class Relay:
                     data = self._receive(self._child)
                     if not data:
                         return
-                    self._unsent = memoryview(self._heads.feed(data))
+                    self._unsent = memoryview(data)
                 self._unsent = self._unsent[self._host.send(self._unsent) :]
 
     async def _copy(self, source: socket.socket, sink: socket.socket) -> None:
@@ -101,7 +97,7 @@ class Relay:
             if not data:
                 break
             try:
-                await self._send(sink, self._heads.feed(data) if source is self._child else data)
+                await self._send(sink, data)
             except OSError:
                 return
             # The other connections have their turn, also while both sides are always ready.

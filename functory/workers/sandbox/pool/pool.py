@@ -11,7 +11,7 @@ forked and confined ahead of time, and wait.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -146,11 +146,6 @@ class Pool:
         """Return the child's traffic with granted hosts since the last call; None where it has no network."""
         zygote = child.zygote
         return self._broker.open_period(_run_id(child)) if zygote.pool_key.hosts else None
-
-    def set_lineage(self, child: Child, lineage: Mapping[str, str]) -> None:
-        """Give the child's plain HTTP requests these headers, from its next task on."""
-        if child.zygote.pool_key.hosts:
-            self._broker.set_lineage(_run_id(child), lineage)
 
     def reap(self, child: Child, seconds: float | None = None) -> None:
         """End the child and remove its traces; with ``seconds``, wait up to that time for its end."""

@@ -40,7 +40,7 @@ def turn(event):
     urllib.request.urlopen(request, timeout=20).read()
 """
 
-# A request that no HTTP client of Python makes: the worker sees it on its way.
+# A request that no HTTP client of Python makes: it has no lineage.
 BARE_SOCKET = """
 def turn(event):
     import json, socket, urllib.parse
@@ -128,11 +128,15 @@ def test_a_loop_that_may_visit_itself_ends_at_the_depth(site: tuple[Functory, st
     assert turns(engine) == engine.settings.max_depth
 
 
-def test_a_loop_of_plain_sockets_ends_at_its_first_return(site: tuple[Functory, str]) -> None:
+@pytest.mark.parametrize(("step", "guard"), [(0, "repeat_rate"), (1, "source_rate")], ids=["same", "varies"])
+def test_a_loop_of_bare_sockets_ends_at_a_rate_alone(
+    site: tuple[Functory, str], step: int, guard: str
+) -> None:
     engine, url = site
-    begin(engine, f"{url}/webhooks/loop", BARE_SOCKET)
-    assert stopped_by(engine) == {"own_event": 1}
-    assert turns(engine) == 1
+    begin(engine, f"{url}/webhooks/loop", BARE_SOCKET, step, **{guard: 5})
+    assert stopped_by(engine) == {guard: 1}
+    assert 5 <= turns(engine) <= most(engine, 5)
+    assert all(event["root_id"] == event["id"] for event in engine.events.list(type_="loop.turned"))
 
 
 @contextmanager

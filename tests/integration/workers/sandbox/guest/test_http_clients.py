@@ -1,4 +1,4 @@
-"""The headers of a run's lineage in its requests: over TLS by its clients, in plain HTTP by the worker."""
+"""The headers of a run's lineage in the requests of its HTTP clients, over HTTP and HTTPS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from functory.workers.sandbox.network.connection_broker import ConnectionBroker
 from functory.workers.sandbox.protocol.job import ChildGrants
 from functory.workers.sandbox.runner import Runner
-from tests.support.network_world import LOOPBACK, Authority, Raw, confined, door, web
+from tests.support.network_world import LOOPBACK, Authority, confined, door, web
 from tests.support.runner_world import FakeHost, code, job
 
 pytest_plugins = ["tests.support.connection_broker"]
@@ -20,7 +20,11 @@ ADDED = [list(item) for item in LINEAGE.items()]
 CLIENTS = {
     "http.client": """
         import http.client
-        connection = http.client.HTTPSConnection("api.example.com", PORT, context=context)
+        secure = url.startswith("https")
+        connection = (
+            http.client.HTTPSConnection("api.example.com", PORT, context=context)
+            if secure else http.client.HTTPConnection("api.example.com", PORT)
+        )
         def get(headers):
             connection.request("GET", "/headers", headers=headers)
             return json.load(connection.getresponse())
@@ -70,20 +74,25 @@ CLIENTS = {
 }
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_sends_them_over_tls_and_keeps_the_trace_of_the_function(
-    broker: ConnectionBroker, tmp_path: Path, client: str
+def test_a_client_sends_them_once_and_keeps_the_trace_of_the_function(
+    broker: ConnectionBroker, tmp_path: Path, client: str, scheme: str
 ) -> None:
     authority = Authority(tmp_path)
-    with web(authority.server("api.example.com")) as port:
-        plain, traced = confined(
+    with web(authority.server("api.example.com") if scheme == "https" else None) as port:
+        plain, traced, forwarded = confined(
             door(broker, f"api.example.com:{port}"),
             f"""
         import json, ssl
-        url = f"https://api.example.com:{{PORT}}/headers"
+        url = f"{scheme}://api.example.com:{{PORT}}/headers"
         context = ssl.create_default_context(cafile=AUTHORITY)
         {CLIENTS[client]}
-        result = [get({{"x-own": "1"}}), get({{"traceparent": "00-cc-dd-00", "tracestate": "other=1"}})]
+        result = [
+            get({{"x-own": "1"}}),
+            get({{"traceparent": "00-cc-dd-00", "tracestate": "other=1"}}),
+            get(LINEAGE),
+        ]
         """,
             PORT=port,
             AUTHORITY=authority.path,
@@ -97,6 +106,7 @@ def test_a_client_sends_them_over_tls_and_keeps_the_trace_of_the_function(
         ["tracestate", "functory=v1.token"],
         ["tracestate", "other=1"],
     ]
+    assert [one for one in forwarded if one[0] in LINEAGE] == ADDED
 
 
 def test_http_2_requests_have_them_and_trailers_do_not(broker: ConnectionBroker) -> None:
@@ -119,22 +129,6 @@ def test_http_2_requests_have_them_and_trailers_do_not(broker: ConnectionBroker)
         LINEAGE=LINEAGE,
     )
     assert [one[4:] if len(one) > 4 else one for one in result] == [ADDED, [["x-end", "1"]]]
-
-
-def test_plain_http_gets_them_on_the_way_and_counts_what_the_function_sent(broker: ConnectionBroker) -> None:
-    request = b"GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    with web() as port:
-        raw = Raw(broker, f"api.example.com:{port}")
-        broker.set_lineage("run", LINEAGE)
-        connection = raw.connect("api.example.com", port)
-        connection.sendall(request)
-        answer = b""
-        while piece := connection.recv(65_536):
-            answer += piece
-    assert answer.endswith(
-        b'["functory-lineage", "v1.token"], ["traceparent", "00-aa-bb-01"], ["tracestate", "functory=v1.token"]]'
-    )
-    assert broker.close("run").sent == len(request)
 
 
 SOURCE = """
