@@ -1,10 +1,10 @@
-"""Canary watch: a service that counts how executions of canaries end, and rolls back, promotes or holds them."""
+"""Canary watch: a service that begins the rounds of canaries. :mod:`functory.engine.releases.canary_round` decides."""
 
 from __future__ import annotations
 
 from functory.engine.database.connection import Database
 from functory.engine.database.schema.canaries import CANARY_OPEN
-from functory.engine.releases import canary_look
+from functory.engine.releases import canary_round
 from functory.engine.releases.canary_evidence import DOUBT
 from functory.engine.service import Service
 from functory.engine.settings import Settings
@@ -25,14 +25,14 @@ class CanaryWatch(Service):
     def run_once(self) -> bool:
         """Look at all canaries once. True when there is more to count. Raises :class:`Unavailable`."""
         with self._database.read() as tx:
-            due = canary_look.due(tx)
+            due = canary_round.due(tx)
         more, worst = False, 0.0
         for row in due:
             if row["state"] in CANARY_OPEN:
-                has_more, evidence = canary_look.look(self._database, row["id"])
+                has_more, evidence = canary_round.look(self._database, row["id"])
                 worst = max(worst, evidence)
             else:
-                has_more = canary_look.finish(self._database, row)
+                has_more = canary_round.finish(self._database, row)
             more = more or has_more
         self._is_suspicious = worst >= DOUBT
         return more

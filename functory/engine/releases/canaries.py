@@ -8,7 +8,7 @@
     stop       open, held → stopped        a person, or another version that becomes active
 
 Each change is one transaction. The registry's lock comes first (:data:`functory.engine.database.counters.FUNCTIONS`):
-routers learn of the change with the versions that they keep. :mod:`functory.engine.releases.canary_look` collects the
+routers learn of the change with the versions that they keep. :mod:`functory.engine.releases.canary_round` collects the
 evidence. The end of a canary that a proposal has started ends the proposal.
 """
 

@@ -14,7 +14,7 @@ from functory.engine.errors import Conflict, Invalid, NotFound
 from functory.engine.executions.start_many import start_many
 from functory.engine.maintenance.canary_watch import SUSPECT_SECONDS
 from functory.engine.maintenance.invariants import verify
-from functory.engine.releases import canary_look
+from functory.engine.releases import canary_round
 from tests.support.aging_world import prune, publish
 from tests.support.canaries import FUNCTION, CanaryWorld, fails
 from tests.support.flow import settle
@@ -337,9 +337,9 @@ def test_two_schedulers_count_each_unit_once(shop: CanaryWorld, monkeypatch: pyt
     shop.start()
     shop.emit(40)
     shop.work()
-    read, overtaken = canary_look._read, []
+    read, overtaken = canary_round._read, []
 
-    def read_and_be_overtaken(tx: Tx, row: dict[str, Any]) -> canary_look.Look:
+    def read_and_be_overtaken(tx: Tx, row: dict[str, Any]) -> canary_round.Look:
         found = read(tx, row)
         if not overtaken:
             overtaken.append(row["round"])
@@ -348,7 +348,7 @@ def test_two_schedulers_count_each_unit_once(shop: CanaryWorld, monkeypatch: pyt
             shop.look()
         return found
 
-    monkeypatch.setattr(canary_look, "_read", read_and_be_overtaken)
+    monkeypatch.setattr(canary_round, "_read", read_and_be_overtaken)
     shop.look()
     assert overtaken == [0]
     row = shop.row

@@ -1,7 +1,7 @@
-"""A look at a canary: its executions that have ended are counted, and the evidence decides.
+"""One round of a canary: its executions that have ended are counted, and the evidence decides what is done with it.
 
-Any number of schedulers may look. A round counts units in one transaction that also writes the number of the round: of
-two that have read the same units, one writes.
+:mod:`functory.engine.maintenance.canary_watch` begins the rounds, in any number of schedulers. A round counts units in
+one transaction that also writes the number of the round: of two that have read the same units, one writes.
 """
 
 from __future__ import annotations
