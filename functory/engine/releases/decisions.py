@@ -15,7 +15,7 @@ from functory.engine.database import audit, counters
 from functory.engine.database.schema import approval, function
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import AlreadyDecided, Conflict, FunctoryError
-from functory.engine.executions.runs import counts, questions
+from functory.engine.executions.runs import metric_counts, questions
 from functory.engine.functions import activation, versions
 from functory.engine.functions.activation import Change
 from functory.engine.releases import canaries, checks, gate_rules, proposal_rows
@@ -147,7 +147,7 @@ def _ask(tx: Tx, own: Mapping[str, Any], needed: str, why: Sequence[str]) -> Non
         "expires_at": own["expires_at"],
     }
     tx.insert(approval, [row])
-    counts.asked(tx, KIND)
+    metric_counts.asked(tx, KIND)
     emit(tx, own, "waiting", {"approval_id": row["id"], "needed": needed, "why": list(why)}, None)
 
 
@@ -186,7 +186,7 @@ def _decide(
         .where(approval.c.id == asked["id"], approval.c.state == "pending")
         .values(state=state, feedback=feedback or None, decided_by=author, decided_at=tx.now)
     )
-    counts.decided(tx, asked, state)
+    metric_counts.decided(tx, asked, state)
     audit.append(tx, author, f"approval.{state}", asked["id"], {"proposal": own["id"]}, after=own["sha256"])
 
 

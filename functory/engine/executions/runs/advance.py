@@ -36,8 +36,8 @@ from functory.engine.executions.runs import (
     answers,
     begin,
     consent,
-    counts,
     joins,
+    metric_counts,
     recorded,
     rows,
     transitions,
@@ -182,7 +182,7 @@ def _ask_person(tx: Tx, step: Step, directive: AskPerson) -> None:
     payload = {"question": directive.question, "choices": directive.choices}
     row = _new_question(tx, step, "ask", payload, directive.expires or USUAL_EXPIRES)
     tx.insert(approval, [row])
-    counts.asked(tx, row["kind"])
+    metric_counts.asked(tx, row["kind"])
     rows.wait_for(tx, own, "approval", [row["id"]])
     pending = {"kind": "answer", "approval_id": row["id"]}
     rows.change(tx, own, state="waiting_person", pending=pending, waiting_since=tx.now)
@@ -299,7 +299,7 @@ def _join(tx: Tx, step: Step, kind: str, wanted: Any, need: str, **more: Any) ->
     if questions:
         rows.change(tx, own, state="waiting_person", pending=pending, waiting_since=tx.now)
         for row in questions:
-            counts.asked(tx, row["kind"])
+            metric_counts.asked(tx, row["kind"])
             asked_for = {"approval_id": row["id"], "question": _question_about(row), "choices": None}
             rows.emit(tx, own, "waiting", asked_for, step.cause)
     else:

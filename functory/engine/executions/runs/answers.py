@@ -13,7 +13,7 @@ from functory.engine.database.schema import approval, gate_check, llm_call, prop
 from functory.engine.database.transaction import Tx
 from functory.engine.errors import BudgetExceeded, FunctoryError, ModelFailed
 from functory.engine.executions import start
-from functory.engine.executions.runs import counts, questions, rows, transitions
+from functory.engine.executions.runs import metric_counts, questions, rows, transitions
 from functory.engine.functions import versions
 
 # Open questions that one transaction ends.
@@ -122,7 +122,7 @@ def decide(
     ).rowcount
     if not changed:
         raise questions.already_decided(tx, id_)
-    counts.decided(tx, found, state)
+    metric_counts.decided(tx, found, state)
     decided = {**found, **values}
     if found["kind"] == "tool":
         _after_consent(tx, own, decided, always)

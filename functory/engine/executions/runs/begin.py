@@ -14,7 +14,7 @@ from functory.engine.database.transaction import Tx
 from functory.engine.errors import Invalid
 from functory.engine.events.causation import Cause, CausingExecution
 from functory.engine.executions import start
-from functory.engine.executions.runs import counts, rows, transitions
+from functory.engine.executions.runs import metric_counts, rows, transitions
 from functory.engine.serialization import json_codec
 from functory.engine.settings import Settings
 
@@ -173,7 +173,7 @@ def _start(
         meters.ensure(tx, own["root_id"], settings)
         _ensure_budget(tx, own["root_id"], settings.root_budget)
     rows.emit(tx, own, "started", {"goal": own["goal"]}, None)
-    counts.started(tx, own)
+    metric_counts.started(tx, own)
     tx.wake("executions")
 
 

@@ -16,7 +16,7 @@ from functory.engine.database.schema import Id, approval, execution, llm_call, m
 from functory.engine.database.transaction import Tx
 from functory.engine.events import store as event_store
 from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
-from functory.engine.executions.runs import counts
+from functory.engine.executions.runs import metric_counts
 
 _ID = sa.bindparam("id", type_=Id)
 _LOCKED = sa.select(run).where(run.c.id == _ID).with_for_update()
@@ -154,7 +154,7 @@ def withdraw_questions(tx: Tx, of: sa.ColumnElement[bool], state: str = "withdra
         .returning(approval.c.kind, approval.c.requested_at)
     )
     for question in tx.rows(statement):
-        counts.decided(tx, question, state)
+        metric_counts.decided(tx, question, state)
 
 
 def close(tx: Tx, own: dict[str, Any]) -> list[str]:

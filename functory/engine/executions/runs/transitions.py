@@ -20,7 +20,7 @@ from functory.engine.events.causation import Cause, CausingExecution
 from functory.engine.executions import root_budget, start
 from functory.engine.executions.cancel_row import cancel_row
 from functory.engine.executions.execution_row import ExecutionRow
-from functory.engine.executions.runs import counts, joins, rows
+from functory.engine.executions.runs import joins, metric_counts, rows
 from functory.engine.functions import versions
 from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_schema
@@ -253,7 +253,7 @@ def write_step(tx: Tx, own: dict[str, Any], kind: str, execution_id: str, notice
         "created_at": tx.now,
     }
     tx.insert(run_step, [row])
-    counts.step(tx, kind)
+    metric_counts.step(tx, kind)
 
 
 def step_row(
@@ -359,7 +359,7 @@ def _end(
     )
     data = {"state": state, "reason": reason, "detail": detail, "checked": checked}
     rows.emit(tx, own, state, data | ({"result": result} if state == "succeeded" else {}), cause)
-    counts.ended(tx, own)
+    metric_counts.ended(tx, own)
     tx.wake("finished")
     _cancel_targets(tx, waited_for, own)
     if own["parent_run_id"] is not None:
