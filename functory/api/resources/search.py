@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from functory.api.access.rights import Viewer
 from functory.api.engine import Engine
 from functory.api.paging import StrictRoute
-from functory.engine.executions import search
+from functory.engine.executions import global_search
 from functory.rows.search import SearchResult
 
 router = APIRouter(prefix="/search", tags=["search"], route_class=StrictRoute)
@@ -24,4 +24,4 @@ def list_(
     ],
 ) -> list[dict[str, Any]]:
     """Functions, triggers and sources by a part of their name; executions, events, triggers and versions by an id."""
-    return search.search(engine.database, q, caller.labels)
+    return global_search.search(engine.database, q, caller.labels)

@@ -17,7 +17,7 @@ from functory.engine.database.clock import time_of_id
 from functory.engine.database.connection import Tx
 from functory.engine.errors import AmbiguousId, Invalid, NotFound
 from functory.engine.events import store as event_store
-from functory.engine.executions import event_listing, id_lookup, listing, search
+from functory.engine.executions import event_listing, global_search, id_lookup, listing
 from functory.engine.executions.event_listing import EventFilter
 from functory.engine.executions.listing import ExecutionFilter
 from functory.engine.maintenance import lost_workers
@@ -250,11 +250,11 @@ def test_pages_do_not_show_what_the_labels_of_a_caller_hide(shop: World) -> None
         listing.check_visible(shop.database, other, ["team:a"])
     with pytest.raises(NotFound):
         id_lookup.resolve(shop.database, short_ids.short(other), ["execution"], ["team:a"])
-    assert {row["id"] for row in search.search(shop.database, short_ids.short(other)[:4], ["team:a"])} >= {
-        mine
-    }
+    assert {
+        row["id"] for row in global_search.search(shop.database, short_ids.short(other)[:4], ["team:a"])
+    } >= {mine}
     assert other not in {
-        row["id"] for row in search.search(shop.database, short_ids.short(other), ["team:a"])
+        row["id"] for row in global_search.search(shop.database, short_ids.short(other), ["team:a"])
     }
 
 
@@ -326,7 +326,7 @@ def test_search_finds_names_by_a_part_and_ids_by_their_beginning(shop: World) ->
     id_ = ended(shop, "failed")
 
     def kinds(text: str) -> list[tuple[str, str]]:
-        return [(row["kind"], row["name"]) for row in search.search(shop.database, text)]
+        return [(row["kind"], row["name"]) for row in global_search.search(shop.database, text)]
 
     assert kinds("ORD") == [("trigger", "on-order")]
     assert kinds("wor")[0] == ("function", "work")
@@ -334,8 +334,8 @@ def test_search_finds_names_by_a_part_and_ids_by_their_beginning(shop: World) ->
     assert kinds(id_) == [("execution", "work")]
     assert kinds("%") == kinds("  ") == []
     version = shop.functions.get("work")
-    assert search.search(shop.database, version["id"])[0]["name"] == "work@1"
-    assert len(search.search(shop.database, short_ids.short(id_)[:4])) <= search.MAX_RESULTS
+    assert global_search.search(shop.database, version["id"])[0]["name"] == "work@1"
+    assert len(global_search.search(shop.database, short_ids.short(id_)[:4])) <= global_search.MAX_RESULTS
 
 
 def test_the_last_log_lines_and_those_after_one_are_read_alone(shop: World) -> None:
