@@ -16,7 +16,7 @@ from tests.support.version_rows import version_row
 
 
 @pytest.mark.parametrize(
-    ("type_", "columns"), [(StartVersion, START_COLUMNS), (VersionRow, VERSION_COLUMNS)], ids=str
+    ("type_", "columns"), [(StartVersion, START_COLUMNS), (VersionRow, VERSION_COLUMNS)], ids=["start", "row"]
 )
 def test_each_field_is_a_column_of_the_version_or_of_its_function(type_, columns):
     assert [column.name for column in columns] == list(type_.__struct_fields__)
