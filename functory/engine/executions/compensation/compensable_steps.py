@@ -269,9 +269,18 @@ def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...
             span.c.function,
             function_version.c.compensate,
             sa.literal("succeeded"),
-            # Counted back from the end of the attempt: the offsets do not include its start-up.
-            attempt.c.ended_at,
-            attempt.c.duration_seconds - span.c.offset_seconds - span.c.duration_seconds,
+            # Counted back from the end of the attempt: the offsets do not include its start-up. An attempt that was
+            # lost or released has no duration, and ended any time after the call: there it is counted from the start.
+            sa.case(
+                (
+                    sa.and_(attempt.c.duration_seconds.is_(None), attempt.c.ended_at.is_not(None)),
+                    attempt.c.started_at,
+                ),
+                else_=attempt.c.ended_at,
+            ),
+            sa.func.coalesce(attempt.c.duration_seconds, 0.0)
+            - span.c.offset_seconds
+            - sa.func.coalesce(span.c.duration_seconds, 0.0),
             sa.cast(sa.null(), Json),
         )
         .join(function, function.c.name == span.c.function)

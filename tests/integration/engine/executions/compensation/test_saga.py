@@ -8,11 +8,12 @@ import pytest
 from functory.engine.database.schema import execution
 from functory.engine.errors import Conflict, Invalid
 from functory.engine.events import store as event_store
+from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.executions.compensation import compensable_steps, saga
 from functory.engine.executions.compensation.operator_commands import Compensations
 from functory.engine.maintenance import compensator, lost_workers
 from tests.support.sagas import begun, plan, step, undone
-from tests.support.world import World
+from tests.support.world import LEASE, World
 
 pytest_plugins = ["tests.support.world"]
 
@@ -173,6 +174,27 @@ def test_calls_by_name_are_undone_and_what_happened_inside_of_them_is_not(shop: 
     assert [row["input"]["input"] for row in ran] == [{"order": 6}, {"order": 4}, {"order": 1}]
     assert ran[0]["input"]["result"] == "output 6"
     assert {row["input"]["execution_id"] for row in ran} == {parent.id}
+
+
+def test_a_lost_attempt_s_calls_are_undone_in_the_order_of_their_ends(shop: World) -> None:
+    shop.function("order", "order", limits={"retries": 0, "max_attempts": 1})
+    parent = begun(shop)
+    shop.worker.store_output([AttemptOutput((parent.id, parent.fence), spans=[span(1, "reserve", 1.0)])])
+    shop.advance(2)
+    step(shop, parent, "charge")
+    shop.worker.store_output([AttemptOutput((parent.id, parent.fence), spans=[span(2, "reserve", 4.5)])])
+    shop.advance(LEASE + 1)
+    lost_workers.reap(shop.database, cancel_grace=60)
+    assert shop.executions.get(parent.id)["state"] == "dead"
+    assert [row["input"]["input"] for row in undone(shop)] == [{"order": 2}, {"order": 7}, {"order": 1}]
+
+
+def test_a_released_attempt_s_calls_are_undone_when_a_later_one_fails(shop: World) -> None:
+    parent = begun(shop)
+    key = (parent.id, parent.fence)
+    shop.worker.release([key], outputs=[AttemptOutput(key, spans=[span(1, "reserve", 1.0)])])
+    fail(shop, shop.claim(parent.row))
+    assert [row["function"] for row in undone(shop)] == ["undo_reserve"]
 
 
 def test_calls_of_both_kinds_are_undone_in_the_order_of_their_ends(shop: World) -> None:
