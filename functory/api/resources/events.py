@@ -118,8 +118,8 @@ def times(id_: EventId, engine: Engine, caller: Viewer) -> dict[str, Any]:
     """Where the time went: each step of the event and of its executions."""
     rows = event_timeline.read(engine.database, id_)
     if caller.labels is not None:
-        visible = listing.visible_ids(engine.database, [row["id"] for row in rows.executions], caller.labels)
-        rows = replace(rows, executions=[row for row in rows.executions if row["id"] in visible])
+        visible = listing.visible_ids(engine.database, [row.id for row in rows.executions], caller.labels)
+        rows = replace(rows, executions=[row for row in rows.executions if row.id in visible])
     return event_timeline.timeline(rows, engine.database.clock.now()).fields()
 
 

@@ -9,7 +9,7 @@ import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from functory.engine.database.driver_errors import translate_driver_error
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, attempt, execution
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.errors import Stale, Unavailable
 from functory.engine.executions import (
     attempt_output,
@@ -31,6 +32,7 @@ from functory.engine.executions import (
     queue_rows,
     success_batch,
 )
+from functory.engine.executions.attempt_row import END_COLUMNS, AttemptEnd
 from functory.engine.executions.claims import Claim
 from functory.engine.executions.compensation import plan
 from functory.engine.executions.ending import Ending
@@ -55,13 +57,21 @@ _FINISHED = sa.update(execution).where(
     execution.c.id == _OWN_ID, execution.c.fence == _OWN_FENCE, execution.c.state == "running"
 )
 _ENDED = sa.update(attempt).where(attempt.c.execution_id == _OWN_ID, attempt.c.fence == _OWN_FENCE)
-_ATTEMPTS = sa.select(
-    attempt.c.execution_id,
-    attempt.c.fence,
-    attempt.c.outcome,
-    attempt.c.duration_seconds,
-    attempt.c.waited_seconds,
-).where(one_of_keys((attempt.c.execution_id, attempt.c.fence)))
+_ATTEMPTS = sa.select(*END_COLUMNS).where(one_of_keys((attempt.c.execution_id, attempt.c.fence)))
+
+
+class _CancelRequest(TypedRow, frozen=True):
+    """When and by whom it was requested that an execution is cancelled."""
+
+    cancel_requested_at: datetime | None
+    cancelled_by: str | None
+
+
+_CANCEL_REQUEST = (
+    sa.select(*columns(_CancelRequest, execution))
+    .where(execution.c.id == sa.bindparam("id", type_=Id))
+    .with_for_update()
+)
 
 
 class Completions:
@@ -151,12 +161,14 @@ class Completions:
         """
         keys = sorted(ending.key for ending in endings)
         with self._database.read() as tx:
-            rows = {(row["execution_id"], row["fence"]): row for row in tx.rows(_ATTEMPTS, {"keys": keys})}
+            ends = {
+                (end.execution_id, end.fence): end for end in tx.all(AttemptEnd, _ATTEMPTS, {"keys": keys})
+            }
         return {
             ending.key
             for ending in endings
-            if (row := rows.get(ending.key)) is not None
-            and (row["outcome"], row["duration_seconds"], row["waited_seconds"])
+            if (end := ends.get(ending.key)) is not None
+            and (end.outcome, end.duration_seconds, end.waited_seconds)
             == (
                 ending.attempt_result.outcome,
                 ending.attempt_result.duration_seconds,
@@ -209,8 +221,8 @@ def finish(tx: Tx, ending: Ending, append_events: AppendEvents, settings: Settin
     if request is not None and next_state.state == "queued":
         # The cancel was requested while this attempt ended: no other attempt follows.
         next_state = NextState("cancelled", "execution.cancelled", next_state.failures)
-    if request is not None and attempt_result.outcome == "cancelled" and request["cancelled_by"]:
-        attempt_result = replace(attempt_result, error=cancel_row.error_of(request["cancelled_by"]))
+    if request is not None and attempt_result.outcome == "cancelled" and request.cancelled_by:
+        attempt_result = replace(attempt_result, error=cancel_row.error_of(request.cancelled_by))
     final = next_state.state != "queued"
     returned = attempt_result.result
     if claim.row.cause == transitions.STEP:
@@ -268,7 +280,7 @@ def finish(tx: Tx, ending: Ending, append_events: AppendEvents, settings: Settin
             "metadata": claim.version.metadata,
         }
         if request is not None:
-            data |= {"author": request["cancelled_by"]}
+            data |= {"author": request.cancelled_by}
         if not final:
             data |= {"next_attempt_in": round(next_state.delay, 3)}
         events = [execution_event(tx, claim.row, next_state.event_type, data)]
@@ -284,19 +296,12 @@ def finish(tx: Tx, ending: Ending, append_events: AppendEvents, settings: Settin
     return next_state
 
 
-_CANCEL_REQUEST = (
-    sa.select(execution.c.cancel_requested_at, execution.c.cancelled_by)
-    .where(execution.c.id == sa.bindparam("id", type_=Id))
-    .with_for_update()
-)
-
-
-def _cancel_request(tx: Tx, id_: str) -> Mapping[str, Any] | None:
-    """Return when and by whom a cancel was requested. Locks the row, so that no request comes between this read and
+def _cancel_request(tx: Tx, id_: str) -> _CancelRequest | None:
+    """Return the request for a cancel; None without any. Locks the row, so that no request comes between this read and
     the write.
     """
-    row = tx.first(_CANCEL_REQUEST, {"id": id_})
-    return None if row is None or row["cancel_requested_at"] is None else row
+    row = tx.one(_CancelRequest, _CANCEL_REQUEST, {"id": id_})
+    return None if row is None or row.cancel_requested_at is None else row
 
 
 def match_outputs(claim: Claim, attempt_result: AttemptResult) -> list[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,6 +13,7 @@ from functory.engine.access.grants import Grants
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import attempt, execution, file_write, in_flight
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events.causation import CAUSE_COLUMNS, Cause, CausingExecution
 from functory.engine.sources.file_watches import _key
 
@@ -28,6 +30,14 @@ class FileWriter:
 
     execution_id: str
     folders: tuple[str, ...]
+    started_at: datetime
+
+
+class _RunningAttempt(TypedRow, frozen=True):
+    """An attempt that runs, and what confines it."""
+
+    execution_id: str
+    sandbox: Mapping[str, Any] | None
     started_at: datetime
 
 
@@ -98,8 +108,8 @@ def find_causes(
 
 def running_writers(tx: Tx) -> list[FileWriter]:
     """Return the running attempts that may write files."""
-    rows = tx.rows(
-        sa.select(attempt.c.execution_id, attempt.c.sandbox, attempt.c.started_at)
+    statement = (
+        sa.select(*columns(_RunningAttempt, attempt))
         .join(
             execution,
             sa.and_(execution.c.id == attempt.c.execution_id, execution.c.fence == attempt.c.fence),
@@ -109,10 +119,10 @@ def running_writers(tx: Tx) -> list[FileWriter]:
     )
     found = [
         FileWriter(
-            row["execution_id"],
-            Grants.from_json((row["sandbox"] or {}).get("grants")).write,
-            row["started_at"],
+            row.execution_id,
+            Grants.from_json((row.sandbox or {}).get("grants")).write,
+            row.started_at,
         )
-        for row in rows
+        for row in tx.all(_RunningAttempt, statement)
     ]
     return [writer for writer in found if writer.folders]

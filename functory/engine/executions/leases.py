@@ -8,16 +8,16 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from functory.engine.database.connection import Database, Tx
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Instant, attempt, execution
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.executions import attempt_output, queue_rows
 from functory.engine.executions.attempt_output import AttemptOutput
 from functory.engine.telemetry import metrics
@@ -25,16 +25,25 @@ from functory.engine.telemetry import metrics
 # A worker that stops again and again may release an execution this often before a release counts as an attempt.
 MAX_RELEASES = 20
 
+
+class _OwnedExecution(TypedRow, frozen=True):
+    """An execution that runs, in the attempt that asked."""
+
+    id: str
+    fence: int
+    cancel_requested_at: datetime | None
+
+
 # Built once, because they run with every heartbeat.
 _OWNED = (one_of_keys((execution.c.id, execution.c.fence), "mine"), execution.c.state == "running")
-_LEASE_COLUMNS = (execution.c.id, execution.c.fence, execution.c.cancel_requested_at)
+_OWNED_COLUMNS = columns(_OwnedExecution, execution)
 _RENEWED = (
     sa.update(execution)
     .where(*_OWNED)
     .values(lease_until=sa.bindparam("lease", type_=Instant))
-    .returning(*_LEASE_COLUMNS)
+    .returning(*_OWNED_COLUMNS)
 )
-_LEASE_STATUS = sa.select(*_LEASE_COLUMNS).where(*_OWNED)
+_LEASE_STATUS = sa.select(*_OWNED_COLUMNS).where(*_OWNED)
 
 
 @dataclass
@@ -62,7 +71,7 @@ class Leases:
         if not asked:
             return LeaseStatus()
         with metrics.transaction("heartbeat"), self._database.write() as tx:
-            rows = tx.rows(_RENEWED, {"mine": sorted(asked), "lease": tx.now + self._lease})
+            rows = tx.all(_OwnedExecution, _RENEWED, {"mine": sorted(asked), "lease": tx.now + self._lease})
         return _lease_status(asked, rows)
 
     def lease_status(self, claims: Iterable[tuple[str, int]]) -> LeaseStatus:
@@ -71,7 +80,7 @@ class Leases:
         if not asked:
             return LeaseStatus()
         with self._database.read() as tx:
-            rows = tx.rows(_LEASE_STATUS, {"mine": sorted(asked)})
+            rows = tx.all(_OwnedExecution, _LEASE_STATUS, {"mine": sorted(asked)})
         return _lease_status(asked, rows)
 
     def release(
@@ -123,6 +132,6 @@ def release(tx: Tx, id_: str, fence: int, reason: str, *, started: bool) -> int:
     return changed
 
 
-def _lease_status(asked: set[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> LeaseStatus:
-    found = {(row["id"], row["fence"]): row["cancel_requested_at"] for row in rows}
+def _lease_status(asked: set[tuple[str, int]], rows: Sequence[_OwnedExecution]) -> LeaseStatus:
+    found = {(row.id, row.fence): row.cancel_requested_at for row in rows}
     return LeaseStatus(asked - found.keys(), {key for key, since in found.items() if since is not None})

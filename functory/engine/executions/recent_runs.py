@@ -18,6 +18,7 @@ from functory.engine.database.clock import lowest_id
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import Id, attempt, execution, span
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 
 # The number of the newest executions that are read: enough for a 99th percentile, and few enough for a page that reads
 # them every half minute.
@@ -34,6 +35,22 @@ class Calls:
     calls: int
     failed: int
     seconds: float
+
+
+class _Newest(TypedRow, frozen=True):
+    """One of the newest executions of a function."""
+
+    id: str
+    version: int
+    state: str
+    failures: int
+
+
+class _AttemptTime(TypedRow, frozen=True):
+    """How long an attempt took, and how much of that it waited for child executions."""
+
+    duration_seconds: float
+    waited_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -68,26 +85,26 @@ class RecentRuns:
 
 def read(tx: Tx, function: str, version: int, since: datetime) -> RecentRuns:
     """Read the newest executions of a function that were made since some time; only those of ``version`` count."""
-    newest = tx.rows(_NEWEST, {"function": function, "first": lowest_id(since)})
-    ended = [row for row in newest if row["version"] == version and row["state"] in _ENDED]
+    newest = tx.all(_Newest, _NEWEST, {"function": function, "first": lowest_id(since)})
+    ended = [row for row in newest if row.version == version and row.state in _ENDED]
     if not ended:
         return RecentRuns()
-    ids = sorted(row["id"] for row in ended)
+    ids = sorted(row.id for row in ended)
     within = {"ids": ids, "first": ids[0], "last": ids[-1]}
-    retried = [row for row in ended if row["failures"] > (row["state"] in ("failed", "timed_out"))]
-    attempts = tx.rows(_ATTEMPTS, within)
-    failed = sorted(row["id"] for row in ended if row["failures"])[-ERRORS:]
-    errors = tx.rows(_ERRORS, {"ids": failed}) if failed else []
+    retried = [row for row in ended if row.failures > (row.state in ("failed", "timed_out"))]
+    attempts = tx.all(_AttemptTime, _ATTEMPTS, within)
+    failed = sorted(row.id for row in ended if row.failures)[-ERRORS:]
+    errors = tx.execute(_ERRORS, {"ids": failed}).scalars() if failed else ()
     return RecentRuns(
         executions=len(ended),
         retried=len(retried),
-        helped=sum(row["state"] == "succeeded" for row in retried),
+        helped=sum(row.state == "succeeded" for row in retried),
         attempt_seconds=sorted(
-            max(0.0, row["duration_seconds"] - (row["waited_seconds"] or 0.0)) for row in attempts
+            max(0.0, row.duration_seconds - (row.waited_seconds or 0.0)) for row in attempts
         ),
-        waited_seconds=sum(row["waited_seconds"] or 0.0 for row in attempts),
+        waited_seconds=sum(row.waited_seconds or 0.0 for row in attempts),
         calls=[Calls(**row) for row in tx.rows(_CALLS, within)],
-        errors=Counter(_type_of(row["error"]) for row in errors),
+        errors=Counter(map(_type_of, errors)),
     )
 
 
@@ -106,12 +123,12 @@ def _within(id_: Any) -> tuple[Any, ...]:
 
 
 _NEWEST = (
-    sa.select(execution.c.id, execution.c.version, execution.c.state, execution.c.failures)
+    sa.select(*columns(_Newest, execution))
     .where(execution.c.function == sa.bindparam("function"), execution.c.id >= _FIRST)
     .order_by(execution.c.id.desc())
     .limit(SAMPLE)
 )
-_ATTEMPTS = sa.select(attempt.c.duration_seconds, attempt.c.waited_seconds).where(
+_ATTEMPTS = sa.select(*columns(_AttemptTime, attempt)).where(
     *_within(attempt.c.execution_id), attempt.c.duration_seconds.is_not(None)
 )
 _ERRORS = sa.select(attempt.c.error).where(one_of(attempt.c.execution_id), attempt.c.error.is_not(None))

@@ -16,6 +16,7 @@ from functory.engine.database.connection import Database
 from functory.engine.database.schema import Id, attempt, canary, canary_execution, execution
 from functory.engine.database.schema.canaries import CANARY_OPEN
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow
 from functory.engine.executions.outcomes import TERMINAL
 from functory.engine.releases import canaries, canary_counts, canary_evidence, canary_moves
 from functory.engine.releases.canary_counts import Outcome
@@ -39,6 +40,14 @@ class Look:
     written: Mapping[str, str]
     pending: Sequence[Sequence[int]]
     more: bool
+
+
+class _MeasuredAttempt(TypedRow, frozen=True):
+    """The end of an attempt, as it counts for a version."""
+
+    execution_id: str
+    outcome: str | None
+    seconds: float | None
 
 
 def due(tx: Tx) -> list[dict[str, Any]]:
@@ -130,14 +139,9 @@ def _read(tx: Tx, row: Mapping[str, Any]) -> Look:
 def _attempts(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[bool, float | None]]:
     """Return for each execution whether an attempt failed, and the seconds of the last one."""
     found: dict[str, tuple[bool, float | None]] = {}
-    statement = (
-        sa.select(attempt.c.execution_id, attempt.c.outcome, SECONDS.label("seconds"))
-        .where(attempt.c.execution_id.in_(ids))
-        .order_by(attempt.c.execution_id, attempt.c.fence)
-    )
-    for row in tx.rows(statement) if ids else ():
-        failed, _ = found.get(row["execution_id"], (False, None))
-        found[row["execution_id"]] = (failed or row["outcome"] in _FAILED_ATTEMPTS, row["seconds"])
+    for row in tx.all(_MeasuredAttempt, _MEASURED, {"ids": list(ids)}) if ids else ():
+        failed, _ = found.get(row.execution_id, (False, None))
+        found[row.execution_id] = (failed or row.outcome in _FAILED_ATTEMPTS, row.seconds)
     return found
 
 
@@ -157,6 +161,11 @@ def _save(
 
 
 # Built once, because every scheduler runs them in every round.
+_MEASURED = (
+    sa.select(attempt.c.execution_id, attempt.c.outcome, SECONDS)
+    .where(attempt.c.execution_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(attempt.c.execution_id, attempt.c.fence)
+)
 _DUE = sa.select(canary).where(
     sa.or_(
         canary.c.state.in_(CANARY_OPEN),

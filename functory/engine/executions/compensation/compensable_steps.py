@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import (
+    Id,
     Json,
     attempt,
     decided_by_version,
@@ -28,6 +29,7 @@ from functory.engine.database.schema import (
     trigger_version,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events.event_row import EventRow
 
 # Final states after which steps are undone. An expired execution has never run.
@@ -56,12 +58,61 @@ class Step:
         return self.step_id, self.fence, self.seq
 
 
+class Candidate(TypedRow, frozen=True):
+    """What succeeded or is open directly below an execution: it may be a step.
+
+    ``kind`` is trigger, call or span. ``ended`` minus ``back`` seconds is when it ended; ``definition`` is that of the
+    trigger.
+    """
+
+    kind: str
+    step_id: str
+    fence: int
+    seq: int
+    parent_seq: int | None
+    function: str
+    compensate: str | None
+    state: str
+    ended: datetime | None
+    back: float
+    definition: Mapping[str, Any] | None
+
+
+class _Ancestor(TypedRow, frozen=True):
+    """An execution that an event came from, and what makes it a step of another one."""
+
+    id: str
+    state: str
+    cause: str
+    parent_id: str | None
+    event_id: str | None
+    trigger_id: str | None
+    ends_with_parent: bool | None
+    compensate: str | None
+
+
+class _Call(TypedRow, frozen=True):
+    """A span, and the one that it was called in."""
+
+    execution_id: str
+    fence: int
+    seq: int
+    parent_seq: int | None
+
+
+class _StartingEvent(TypedRow, frozen=True):
+    """What caused the event that started an execution, and the trigger's version that decided."""
+
+    cause_execution_id: str | None
+    definition: Mapping[str, Any]
+
+
 def find(tx: Tx, id_: str) -> list[Step]:
     """Return the steps of an execution, the newest first. A step without compensation is replaced by its own steps."""
     found: dict[tuple[str, int, int], Step] = {}
     waiting, seen = [id_], {id_}
     while waiting:
-        rows = tx.rows(_children_statement(waiting))
+        rows = tx.all(Candidate, _candidates(waiting))
         steps, within = select_steps(rows, _parents(tx, rows))
         found |= {step.key: step for step in steps if step.key not in found}
         waiting = [one for one in within if one not in seen]
@@ -84,7 +135,7 @@ def find_late_events(tx: Tx, rows: Iterable[EventRow]) -> dict[str, str]:
         # Read first, then locked from the oldest on, in the order of a failure; repeated until nothing has changed.
         while True:
             path = _ancestors(tx, row.cause_execution_id)
-            unheld = sorted({one["id"] for one in path} - held)
+            unheld = sorted({one.id for one in path} - held)
             if not unheld or not tx.writes_concurrently:
                 break
             tx.execute(
@@ -95,85 +146,93 @@ def find_late_events(tx: Tx, rows: Iterable[EventRow]) -> dict[str, str]:
             )
             held.update(unheld)
         for one in path:
-            if one["state"] in COMPENSATED_STATES:
-                found[row.id] = one["id"]
+            if one.state in COMPENSATED_STATES:
+                found[row.id] = one.id
     return found
 
 
 _FAILURES = frozenset(f"execution.{state}" for state in COMPENSATED_STATES)
 
 
-def _ancestors(tx: Tx, id_: str) -> list[dict[str, Any]]:
+# Built once, because they run for every event that a running function has emitted.
+_ANCESTOR = (
+    sa.select(
+        execution.c.id,
+        execution.c.state,
+        execution.c.cause,
+        execution.c.parent_id,
+        execution.c.event_id,
+        execution.c.trigger_id,
+        execution.c.ends_with_parent,
+        function_version.c.compensate,
+    )
+    .join(function_version, function_version.c.id == execution.c.version_id)
+    .where(execution.c.id == sa.bindparam("id", type_=Id))
+)
+_STARTING_EVENT = (
+    sa.select(event.c.cause_execution_id, trigger_version.c.definition)
+    .select_from(firing)
+    .join(event, event.c.id == firing.c.event_id)
+    .join(trigger_version, decided_by_version)
+    .where(
+        firing.c.trigger_id == sa.bindparam("trigger", type_=Id),
+        firing.c.event_id == sa.bindparam("event", type_=Id),
+    )
+)
+
+
+def _ancestors(tx: Tx, id_: str) -> list[_Ancestor]:
     """Return an execution and its ancestors that it is a step of, up to the first that has not succeeded."""
-    path: list[dict[str, Any]] = []
+    path: list[_Ancestor] = []
     at: str | None = id_
     while at is not None:
-        row = tx.first(
-            sa.select(
-                execution.c.id,
-                execution.c.state,
-                execution.c.cause,
-                execution.c.parent_id,
-                execution.c.event_id,
-                execution.c.trigger_id,
-                execution.c.ends_with_parent,
-                function_version.c.compensate,
-            )
-            .join(function_version, function_version.c.id == execution.c.version_id)
-            .where(execution.c.id == at)
-        )
+        row = tx.one(_Ancestor, _ANCESTOR, {"id": at})
         if row is None:
             break
         path.append(row)
-        at = _parent_step(tx, row) if row["state"] == "succeeded" else None
+        at = _parent_step(tx, row) if row.state == "succeeded" else None
     return path
 
 
-def _parent_step(tx: Tx, row: Mapping[str, Any]) -> str | None:
+def _parent_step(tx: Tx, row: _Ancestor) -> str | None:
     """Return the execution that has this success as a step; None if the success has a compensation or no such
     execution.
     """
-    if row["compensate"]:
+    if row.compensate:
         return None
-    if row["cause"] == "parent":
-        return row["parent_id"] if row["ends_with_parent"] else None
-    if row["cause"] != "trigger":
+    if row.cause == "parent":
+        return row.parent_id if row.ends_with_parent else None
+    if row.cause != "trigger":
         return None
-    by = tx.first(
-        sa.select(event.c.cause_execution_id, trigger_version.c.definition)
-        .select_from(firing)
-        .join(event, event.c.id == firing.c.event_id)
-        .join(trigger_version, decided_by_version)
-        .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
-    )
-    return by["cause_execution_id"] if by and by["definition"].get("compensate") else None
+    by = tx.one(_StartingEvent, _STARTING_EVENT, {"trigger": row.trigger_id, "event": row.event_id})
+    return by.cause_execution_id if by and by.definition.get("compensate") else None
 
 
 def select_steps(
-    rows: Iterable[Mapping[str, Any]], parents: Mapping[tuple[str, int, int], int | None]
+    rows: Iterable[Candidate], parents: Mapping[tuple[str, int, int], int | None]
 ) -> tuple[list[Step], list[str]]:
-    """Split the rows of :func:`_children_statement` into steps and the ids of executions to search for steps.
+    """Split candidates into steps and the ids of executions to search for steps.
 
     ``parents`` holds for the spans of an attempt by (execution, fence, seq) the number of the span that each was
     called in: what was done within a call that is undone is undone with it.
     """
     steps: list[Step] = []
     within: list[str] = []
-    spans = {(row["step_id"], row["fence"], row["seq"]): row for row in rows if row["kind"] == "span"}
+    spans = {(row.step_id, row.fence, row.seq) for row in rows if row.kind == "span"}
     for row in rows:
-        if row["kind"] == "span":
+        if row.kind == "span":
             if not _inside(row, spans, parents):
-                ended = None if row["ended"] is None else row["ended"] - timedelta(seconds=row["back"])
+                ended = None if row.ended is None else row.ended - timedelta(seconds=row.back)
                 steps.append(_step(row, ended))
             continue
-        if row["kind"] == "trigger" and not (row["definition"] or {}).get("compensate"):
+        if row.kind == "trigger" and not (row.definition or {}).get("compensate"):
             continue
-        if row["state"] in OPEN:
+        if row.state in OPEN:
             steps.append(_step(row, None))
-        elif row["compensate"]:
-            steps.append(_step(row, row["ended"]))
+        elif row.compensate:
+            steps.append(_step(row, row.ended))
         else:
-            within.append(row["step_id"])
+            within.append(row.step_id)
     return steps, within
 
 
@@ -187,17 +246,17 @@ def compensation_order(steps: Iterable[Step]) -> list[Step]:
     )
 
 
-def _step(row: Mapping[str, Any], ended: datetime | None) -> Step:
-    return Step(row["step_id"], row["fence"], row["seq"], row["function"], row["compensate"] or "", ended)
+def _step(row: Candidate, ended: datetime | None) -> Step:
+    return Step(row.step_id, row.fence, row.seq, row.function, row.compensate or "", ended)
 
 
 def _inside(
-    row: Mapping[str, Any],
+    row: Candidate,
     spans: Collection[tuple[str, int, int]],
     parents: Mapping[tuple[str, int, int], int | None],
 ) -> bool:
     """Return True when a span was called within one of ``spans``."""
-    id_, fence, above = row["step_id"], row["fence"], row["parent_seq"]
+    id_, fence, above = row.step_id, row.fence, row.parent_seq
     while above is not None:
         if (id_, fence, above) in spans:
             return True
@@ -205,27 +264,24 @@ def _inside(
     return False
 
 
-def _parents(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], int | None]:
+def _parents(tx: Tx, rows: Sequence[Candidate]) -> dict[tuple[str, int, int], int | None]:
     """Return the parents of spans, for the attempts with a nested span that has a compensation."""
     nested = sorted(
-        {
-            (row["step_id"], row["fence"])
-            for row in rows
-            if row["kind"] == "span" and row["parent_seq"] is not None
-        }
+        {(row.step_id, row.fence) for row in rows if row.kind == "span" and row.parent_seq is not None}
     )
     if not nested:
         return {}
-    above = tx.rows(
-        sa.select(span.c.execution_id, span.c.fence, span.c.seq, span.c.parent_seq).where(
-            one_of_keys((span.c.execution_id, span.c.fence), nested)
-        )
+    above = tx.all(
+        _Call,
+        sa.select(*columns(_Call, span)).where(one_of_keys((span.c.execution_id, span.c.fence), nested)),
     )
-    return {(row["execution_id"], row["fence"], row["seq"]): row["parent_seq"] for row in above}
+    return {(call.execution_id, call.fence, call.seq): call.parent_seq for call in above}
 
 
-def _children_statement(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """Return one statement for everything directly below these executions that succeeded or is open."""
+def _candidates(ids: Sequence[str]) -> sa.CompoundSelect[*tuple[Any, ...]]:
+    """Return one statement for everything directly below these executions that succeeded or is open, in the order of
+    the fields of :class:`Candidate`.
+    """
     there = (*OPEN, "succeeded")
     nothing = sa.cast(sa.null(), sa.Integer)
     started = [

@@ -8,56 +8,74 @@ from typing import Any
 import pytest
 
 from functory.engine.database.clock import lowest_id
-from functory.engine.executions.event_timeline import Rows, Step, timeline
+from functory.engine.executions.attempt_row import AttemptRow
+from functory.engine.executions.event_timeline import (
+    Queued,
+    Rows,
+    Sent,
+    Step,
+    TimelineEvent,
+    TimelineExecution,
+    Unrouted,
+    timeline,
+)
 
 START = datetime(2026, 5, 4, 10, 0, 0, tzinfo=UTC)
-EXECUTION = lowest_id(START)
+EVENT = EXECUTION = lowest_id(START)
 
 
 def at(milliseconds: float) -> datetime:
     return START + timedelta(milliseconds=milliseconds)
 
 
-def event(*, made: float = 0, routed: float | None = 3, **other: Any) -> dict[str, Any]:
-    return {
+def event(*, made: float = 0, routed: float | None = 3, **other: Any) -> TimelineEvent:
+    fields = {
         "id": lowest_id(at(made)),
         "type": "order.created",
         "time": START,
         "routed_at": None if routed is None else at(routed),
         "route_attempts": 0,
-    } | other
+    }
+    return TimelineEvent(**fields | other)
 
 
-def execution(*, created: float = 3, finished: float | None = None, **other: Any) -> dict[str, Any]:
-    return {
+def execution(*, created: float = 3, finished: float | None = None, **other: Any) -> TimelineExecution:
+    fields = {
         "id": EXECUTION,
         "function": "work",
         "version": 1,
-        "trigger": "on-order",
-        "joint": False,
         "state": "queued" if finished is None else "succeeded",
+        "event_id": EVENT,
         "has_concurrency": False,
         "throttle": None,
         "run_at": at(created),
         "created_at": at(created),
         "finished_at": None if finished is None else at(finished),
-    } | other
+        "trigger": "on-order",
+    }
+    return TimelineExecution(**fields | other)
 
 
 def attempt(
-    number: int = 1, *, claimed: float, queued: float | None, ended: float | None, ran: float | None
-) -> dict[str, Any]:
-    return {
-        "execution_id": EXECUTION,
-        "fence": number,
-        "number": number,
-        "started_at": at(claimed),
-        "queued_seconds": None if queued is None else queued / 1000,
-        "ended_at": None if ended is None else at(ended),
-        "duration_seconds": None if ran is None else ran / 1000,
-        "waited_seconds": 0.0,
-        "outcome": None if ended is None else "succeeded",
-    }
+    number: int = 1,
+    *,
+    claimed: float,
+    queued: float | None,
+    ended: float | None,
+    ran: float | None,
+    outcome: str = "succeeded",
+) -> AttemptRow:
+    return AttemptRow(
+        execution_id=EXECUTION,
+        fence=number,
+        outcome=None if ended is None else outcome,
+        duration_seconds=None if ran is None else ran / 1000,
+        waited_seconds=0.0,
+        number=number,
+        queued_seconds=None if queued is None else queued / 1000,
+        started_at=at(claimed),
+        ended_at=None if ended is None else at(ended),
+    )
 
 
 def steps(rows: Rows, now: float = 1000) -> list[Step]:
@@ -157,13 +175,13 @@ def test_an_id_of_another_clock_is_not_a_step():
 @pytest.mark.parametrize(
     ("queue", "tries", "words"),
     [
-        ({"quarantined": False, "route_after": None}, 0, "waits for a router"),
-        ({"quarantined": False, "route_after": at(900)}, 1, "a try has failed"),
-        ({"quarantined": False, "route_after": at(900)}, 0, "its source is paused"),
-        ({"quarantined": True, "route_after": None}, 3, "quarantined"),
+        (Unrouted(quarantined=False, route_after=None), 0, "waits for a router"),
+        (Unrouted(quarantined=False, route_after=at(900)), 1, "a try has failed"),
+        (Unrouted(quarantined=False, route_after=at(900)), 0, "its source is paused"),
+        (Unrouted(quarantined=True, route_after=None), 3, "quarantined"),
     ],
 )
-def test_an_event_that_is_not_routed_says_why(queue: dict[str, Any], tries: int, words: str):
+def test_an_event_that_is_not_routed_says_why(queue: Unrouted, tries: int, words: str):
     found = timeline(Rows(event(routed=None, route_attempts=tries), queue), at(300)).steps
     assert [step.name for step in found] == ["emitted", "routed"]
     assert words in found[-1].waited_for and found[-1].at is None
@@ -179,14 +197,15 @@ def test_an_event_that_is_not_routed_says_why(queue: dict[str, Any], tries: int,
     ],
 )
 def test_an_execution_that_was_not_sent_says_what_it_waits_for(queued: dict[str, Any], words: str):
-    row = {"waiting_for_slot": False, "run_at": at(3), "throttle_key": None} | queued
+    fields = {"execution_id": EXECUTION, "waiting_for_slot": False, "run_at": at(3), "throttle_key": None}
+    row = Queued(**fields | queued)
     found = steps(Rows(event(), executions=[execution()], queued={EXECUTION: row}))
     assert [step.name for step in found] == ["created", "sent"]
     assert words in found[-1].waited_for and found[-1].at is None
 
 
 def test_an_execution_that_was_sent_waits_for_a_worker():
-    sent = {"claimed": False, "dispatched_at": at(6)}
+    sent = Sent(EXECUTION, claimed=False, dispatched_at=at(6))
     found = steps(Rows(event(), executions=[execution()], sent={EXECUTION: sent}))
     assert shown(found) == [("created", 3, 0), ("sent", 6, 3), ("claimed", None, None)]
 
@@ -201,7 +220,7 @@ def test_a_delay_is_a_step_of_its_own():
 
 
 def test_each_attempt_has_its_steps():
-    first = attempt(1, claimed=8, queued=3, ended=12, ran=1) | {"outcome": "failed"}
+    first = attempt(1, claimed=8, queued=3, ended=12, ran=1, outcome="failed")
     second = attempt(2, claimed=1015, queued=None, ended=1020, ran=1)
     found = steps(Rows(event(), executions=[execution(finished=1020)], attempts=[first, second]))
     assert [step.name for step in found] == [
