@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from functory.engine.errors import Invalid
-from functory.engine.functions.version_row import VersionRow
 
 # A compensation gets these arguments by the names of its parameters: the input and result of the step, the id of its
 # execution, and the error that made the compensation necessary.
@@ -70,13 +69,13 @@ def missing_compensation_arguments(parameters: Sequence[Mapping[str, Any]]) -> l
     return [p["name"] for p in parameters if p["required"] and p["name"] not in COMPENSATION_ARGUMENTS]
 
 
-def compensation_warnings(version: VersionRow | None, reference: str) -> list[str]:
-    """Return warnings about the version that compensates another function; ``version`` is None when it does not
-    exist.
+def compensation_warnings(parameters: Sequence[Mapping[str, Any]] | None, reference: str) -> list[str]:
+    """Return warnings about the version that compensates another function, by its ``parameters``; None when it does
+    not exist.
     """
-    if version is None:
+    if parameters is None:
         return [f"the compensation {reference} does not exist yet"]
-    missing = missing_compensation_arguments(version.parameters)
+    missing = missing_compensation_arguments(parameters)
     if not missing:
         return []
     return [

@@ -44,7 +44,8 @@ def compensation_problems(tx: Tx, name: str, reference: str | None) -> list[str]
         raise Invalid(
             f"{name} cannot undo itself", f"its compensation is {reference}", "name another function"
         )
-    return arguments.compensation_warnings(versions.load(tx, other, pin), reference)
+    found = versions.load_start(tx, other, pin)
+    return arguments.compensation_warnings(None if found is None else found.parameters, reference)
 
 
 def dependents(tx: Tx, name: str) -> list[str]:
