@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.errors import FunctoryError
 from functory.engine.serialization import combining_marks
 
@@ -22,7 +22,7 @@ def _place(error: FunctoryError, source: str | None) -> tuple[int | None, int | 
     if combining_marks.has_too_many(source or ""):
         return None, None
     try:
-        ast.parse(source or "")
+        python_syntax.parse(source or "")
     except SyntaxError as wrong:
         return wrong.lineno, max((wrong.offset or 1) - 1, 0)
     except (ValueError, RecursionError, MemoryError):

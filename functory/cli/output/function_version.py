@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from functory.cli import session
 from functory.cli.output import execution_result, hints
-from functory.engine.flow_control import trigger_row
 from functory.terminal import console
 from functory.terminal.console import CommandOutput
 
@@ -211,6 +210,7 @@ def print_saved(engine: Functory, row: Mapping[str, Any], out: CommandOutput) ->
 
 def _fires_trigger(engine: Functory, name: str) -> bool:
     """True when a trigger that is not paused takes the events of a save of this function."""
+    from functory.engine.flow_control import trigger_row
     from functory.triggers.analysis.cycles import Graph
     from functory.triggers.analysis.emissions import Emission
     from functory.triggers.definition import compile_definition

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.errors import Invalid
 from functory.engine.serialization import combining_marks
 
@@ -39,7 +40,7 @@ def _modules(text: str) -> tuple[str, ...]:
     if combining_marks.has_too_many(statement):
         return ()
     try:
-        nodes = ast.parse(statement).body
+        nodes = python_syntax.parse(statement).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         # It fails when the function runs, with Python's own error.
         return ()

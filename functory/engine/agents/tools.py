@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from functory.engine import python_syntax
 from functory.engine.access.grants import Grants
 from functory.engine.errors import Invalid, Refused
 from functory.engine.functions.version_row import VersionRow
@@ -52,7 +53,9 @@ def described(version: Describable, description: str | None = None) -> dict[str,
 
 def _docstring(source: str) -> str:
     functions = (
-        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        node
+        for node in python_syntax.parse(source).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     found = next(functions, None)
     return "" if found is None else (ast.get_docstring(found) or "")

@@ -6,15 +6,18 @@ Pure: nothing here touches a row. ``functory.engine.functions.registry`` stores 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from functory.engine import names
 from functory.engine.access import grants
 from functory.engine.errors import Invalid, NotFound
 from functory.engine.functions import dependencies, limits, output_matcher
 from functory.engine.functions.source import modules, parser
-from functory.engine.functions.version_row import VersionRow
 from functory.engine.serialization import json_codec, json_schema
+
+if TYPE_CHECKING:
+    # A client of a server checks declarations, and has no rows.
+    from functory.engine.functions.version_row import VersionRow
 
 # The content of a version: a change of any of these makes a new version.
 CONTENT = (

@@ -13,6 +13,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from functory.engine import python_syntax
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.findings import analyze
 from functory.engine.functions.source import modules as own_modules
@@ -82,7 +83,7 @@ def collect_source(folder: Folder, entry_point: str) -> ActionSource:
             (name for name in paths if error.what.startswith(f"the module {name} is not Python")), None
         )
         raise LeftOut(_not_python(paths[name], error.reason) if name else error.what, error.try_) from None
-    trees = {name: tree if name == ENTRY else ast.parse(source) for name, source in found.items()}
+    trees = {name: tree if name == ENTRY else python_syntax.parse(source) for name, source in found.items()}
     tops = {name.partition(".")[0] for name in found}
     outside: set[str] = set()
     for name, parsed in trees.items():
@@ -116,7 +117,7 @@ def collect_source(folder: Folder, entry_point: str) -> ActionSource:
 
 def _parse(text: str, path: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return python_syntax.parse(text)
     except SyntaxError as error:
         raise LeftOut(_not_python(path, f"line {error.lineno}: {error.msg}"), "port it to Python 3") from None
     except (ValueError, RecursionError, MemoryError) as error:

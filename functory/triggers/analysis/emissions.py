@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.functions import dependencies
 
 # Events of the engine about every execution.
@@ -103,7 +104,7 @@ def _read(row: Mapping[str, Any]) -> tuple[set[Emission], frozenset[str]]:
 def _read_source(source: str) -> tuple[frozenset[Emission], frozenset[str]]:
     found: set[Emission] = set()
     called: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(python_syntax.parse(source)):
         if not isinstance(node, ast.Call):
             continue
         word = (

@@ -12,6 +12,8 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from functory.engine import python_syntax
+
 # More would take long and tell little.
 MAX_MUTANTS = 24
 # The whole function gives this instead. Tests that pass on it test nothing.
@@ -51,7 +53,7 @@ def of(source: str, name: str) -> list[Mutant]:
     """Return the mutants of the function ``name`` in a source text, at most :data:`MAX_MUTANTS`: the empty one first,
     then others from all over the text, always the same ones.
     """
-    tree = ast.parse(source)
+    tree = python_syntax.parse(source)
     faults = sorted(_faults(tree), key=lambda fault: fault.line)
     chosen = _spread(faults, MAX_MUTANTS - 1)
     original = ast.unparse(tree)

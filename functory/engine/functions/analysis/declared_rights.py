@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.access import host_grants
 from functory.engine.access.path_grants import inside
 from functory.engine.errors import Invalid
@@ -162,7 +163,7 @@ def _imported(given: str) -> list[tuple[str, str, str]]:
     if combining_marks.has_too_many(statement):
         return []
     try:
-        nodes = ast.parse(statement).body
+        nodes = python_syntax.parse(statement).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     made: list[tuple[str, str, str]] = []

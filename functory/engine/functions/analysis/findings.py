@@ -8,13 +8,13 @@ the sandbox decides what it can reach. An operator may refuse kinds of findings 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.errors import Invalid
 from functory.engine.functions.analysis.checks import Checks
 from functory.engine.functions.analysis.declared_rights import DeclaredRights, declared_rights
@@ -69,7 +69,7 @@ def analyze(text: str, declared: DeclaredRights | None = None, module: str = "")
         reason = "the source cannot be checked: it has too many combining marks in a row"
         return [finding_of("unreadable", 0, 0, reason, "ValueError")]
     try:
-        checks = Checks(ast.parse(text), declared or DeclaredRights())
+        checks = Checks(python_syntax.parse(text), declared or DeclaredRights())
         checks.run()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the source cannot be checked: {str(error).split(chr(10))[0] or type(error).__name__}"

@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from functory.engine import python_syntax
 from functory.engine.errors import Invalid
 from functory.engine.names import check_name
 from functory.engine.serialization import combining_marks
@@ -114,7 +115,7 @@ def parse_tree(text: str) -> ast.Module:
             "write them in a text as escapes, for example \\u0301",
         )
     try:
-        return ast.parse(text)
+        return python_syntax.parse(text)
     except SyntaxError as error:
         mark = (
             f"\n    {error.text.rstrip()}\n    {' ' * max((error.offset or 1) - 1, 0)}^" if error.text else ""

@@ -11,6 +11,7 @@ import builtins
 import re
 from collections.abc import Collection, Iterator
 
+from functory.engine import python_syntax
 from functory.engine.errors import Invalid
 from functory.engine.functions.source import parser
 
@@ -201,7 +202,7 @@ def _names_of_hint(hint: ast.AST) -> set[str]:
                 found.add(node.id)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 try:
-                    pending.append(ast.parse(node.value, mode="eval"))
+                    pending.append(python_syntax.parse_expression(node.value))
                 except (SyntaxError, ValueError):
                     continue
     return found
