@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import asdict
+
 from functory.engine.access.scopes import Scope
 from functory.engine.database import migrations
 from functory.engine.database.connection import Database
@@ -178,7 +180,7 @@ class Inspections:
     ) -> Iterator[dict[str, Any]]:
         """The suppressed matches that were not resumed, by trigger, then by event. Raises :class:`NotFound`."""
         for page in SuppressedMatches(self._database).pages(MatchFilter(trigger, None, tuple(reasons))):
-            yield from page
+            yield from map(asdict, page)
 
     def _broker_problem(self) -> str | None:
         if self._settings.embedded:

@@ -19,7 +19,12 @@ from functory.engine.executions import root_budget
 from functory.engine.executions.lineage import Lineage
 from functory.engine.firings import unfired_matches
 from functory.engine.firings.admission import unavailable
-from functory.engine.firings.suppressed_matches import MatchFilter, Resumed, SuppressedMatches
+from functory.engine.firings.suppressed_matches import (
+    MatchFilter,
+    ResumableMatch,
+    Resumed,
+    SuppressedMatches,
+)
 from functory.engine.firings.trigger_store import Triggers
 from functory.engine.firings.unfired_matches import LateStart, UnfiredMatch
 from functory.engine.flow_control import trigger_row
@@ -110,9 +115,9 @@ class TriggerHistory:
         with self._database.write() as tx:
             return _start(tx, unfired_matches.lock_suppressed(tx, trigger, event_id), "firing.replay", author)
 
-    def fire(self, row: Mapping[str, Any], event_id: str, *, author: str) -> dict[str, Any]:
-        """Start the execution of a trigger (its ``row`` with the definition) for an event that it did not fire for,
-        once. Returns the execution's row.
+    def fire(self, row: TriggerRow, event_id: str, *, author: str) -> dict[str, Any]:
+        """Start the execution of a trigger (its ``row``) for an event that it did not fire for, once. Returns the
+        execution's row.
 
         A pause and shadow mode do not apply to it. The caller has checked that the event matches. Raises
         :class:`NotFound`, :class:`Conflict`, :class:`Invalid`.
@@ -162,23 +167,23 @@ def _start(tx: Tx, match: UnfiredMatch, action: str, author: str) -> dict[str, A
 
 def _ready(
     tx: Tx,
-    page: Sequence[Mapping[str, Any]],
+    page: Sequence[ResumableMatch],
     compiled: dict[str, definition.CompiledTrigger],
     done: Resumed,
 ) -> Iterator[LateStart]:
     """Yield those matches of a page that can start, and count the others in ``done``. ``compiled`` keeps definitions,
     by their digest.
     """
-    events = unfired_matches.lock_events(tx, {row["event_id"] for row in page})
+    events = unfired_matches.lock_events(tx, {row.event_id for row in page})
     found = versions.load_starts(
-        tx, [dependencies.parse_reference(row["definition"]["function"]) for row in page]
+        tx, [dependencies.parse_reference(row.definition["function"]) for row in page]
     )
     for row in page:
-        event = events.get(row["event_id"])
+        event = events.get(row.event_id)
         if event is None:
             done.add_failed(row, "its event was pruned")
             continue
-        match = UnfiredMatch(row["trigger_id"], row["trigger"], row["definition"], event, row["reason"])
+        match = UnfiredMatch(row.trigger_id, row.trigger, row.definition, event, row.reason)
         function = match.definition["function"]
         version = found.get(dependencies.parse_reference(function))
         if version is None or version.state != "enabled":

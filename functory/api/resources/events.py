@@ -104,7 +104,7 @@ def decisions(id_: EventId, engine: Engine, caller: Viewer) -> list[dict[str, An
     answers = explain(
         engine.events.get(id_),
         engine.triggers.definitions(),
-        engine.lineage.firings(id_),
+        engine.lineage.decisions(id_),
         engine.database.clock.now(),
     )
     return [

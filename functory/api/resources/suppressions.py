@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from msgspec.structs import asdict
 
 from functory.api.access.rights import Operator, Viewer
 from functory.api.engine import Engine
@@ -69,7 +70,7 @@ def matches(
     after = None if place is None else (as_id(place[0], "trigger"), as_id(place[1], "event"))
     which = MatchFilter(trigger, None, reason or (), caller.labels)
     found = next(SuppressedMatches(engine.database).pages(which, after), [])
-    shown = [hide(caller, row, "detail") for row in found[:limit]]
+    shown = [hide(caller, asdict(match), "detail") for match in found[:limit]]
     last = shown[-1:] and cursor([shown[-1]["trigger_id"], shown[-1]["event_id"]], request)
     return {"items": shown, "next": last or None}
 

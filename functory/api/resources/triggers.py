@@ -20,6 +20,7 @@ from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import envelope
 from functory.engine.firings import inspection, trigger_listing
 from functory.engine.firings.inspection import TriggerInspection
+from functory.engine.flow_control import trigger_row
 from functory.engine.functions import dependencies
 from functory.engine.functions import listing as functions
 from functory.read_models import ReadModels
@@ -293,7 +294,7 @@ def fire(name: str, body: rows.Fire, response: Response, engine: Engine, caller:
             why if caller.reads_payloads else "it does not match, or its input does not fit",
             f"functory trigger test {name} --event {body.event}",
         )
-    started = engine.trigger_history.fire(row, body.event, author=caller.name)
+    started = engine.trigger_history.fire(trigger_row.from_mapping(row), body.event, author=caller.name)
     response.status_code = 201
     response.headers["location"] = f"/api/v1/executions/{started['id']}"
     return {"decision": shown, "execution_id": started["id"]}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import asdict
 
 from functory.engine.database import prune_watermarks
 from functory.engine.database.connection import Database, Tx
@@ -31,6 +32,7 @@ from functory.engine.database.schema import (
     trigger,
 )
 from functory.engine.events import outbox as event_outbox
+from functory.engine.events.firing_row import FIRING_ROW_COLUMNS, FiringRow
 from functory.engine.events.store import as_id, stored_types
 from functory.engine.executions import open_executions, resolutions, root_budget
 
@@ -40,6 +42,17 @@ MAX_ROWS = 5000
 LOOKED_AT = 200
 # Levels of spans in spans. Code may nest more; those stand beside each other, so that no reader of a tree is too deep.
 MAX_SPAN_LEVELS = 50
+
+
+class NamedFiring(FiringRow, frozen=True):
+    """A firing with the name of its trigger; None when the trigger is gone."""
+
+    trigger: str | None
+
+
+_NAMED = sa.select(*FIRING_ROW_COLUMNS, trigger.c.name.label("trigger")).outerjoin(
+    trigger, trigger.c.id == firing.c.trigger_id
+)
 
 
 @dataclass
@@ -102,12 +115,7 @@ class Lineage:
             pattern = sa.case((event.c.type == "output.matched", json_member(tx, event.c.data, "pattern")))
             events = _of_root(tx, event, event.c.root_id, root, pattern.label("pattern"))
             executions = resolutions.with_resolutions(tx, _of_root(tx, execution, execution.c.root_id, root))
-            statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
-                trigger, trigger.c.id == firing.c.trigger_id
-            )
-            firings = tx.rows(
-                statement.where(firing.c.root_id == root).order_by(firing.c.time).limit(MAX_ROWS)
-            )
+            firings = tx.rows(_NAMED.where(firing.c.root_id == root).order_by(firing.c.time).limit(MAX_ROWS))
             ids = [row["id"] for row in executions]
             spans = (
                 tx.rows(
@@ -158,9 +166,9 @@ class Lineage:
             if row["event_id"]:
                 found["event"] = tx.first(sa.select(event).where(event.c.id == row["event_id"]))
                 found["firing"] = tx.first(
-                    sa.select(firing, trigger.c.name.label("trigger"))
-                    .outerjoin(trigger, trigger.c.id == firing.c.trigger_id)
-                    .where(firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"])
+                    _NAMED.where(
+                        firing.c.trigger_id == row["trigger_id"], firing.c.event_id == row["event_id"]
+                    )
                 )
                 found["events"] = tx.rows(
                     sa.select(event)
@@ -186,15 +194,15 @@ class Lineage:
             )
         return found
 
-    def firings(self, event_id: str) -> list[dict[str, Any]]:
-        """Return the recorded decisions about one event, with the triggers' names."""
-        statement = sa.select(firing, trigger.c.name.label("trigger")).outerjoin(
-            trigger, trigger.c.id == firing.c.trigger_id
-        )
+    def decisions(self, event_id: str) -> list[NamedFiring]:
+        """Return the recorded decisions about one event, by the names of the triggers."""
+        of_event = _NAMED.where(firing.c.event_id == as_id(event_id, "event"))
         with self._database.read() as tx:
-            return tx.rows(
-                statement.where(firing.c.event_id == as_id(event_id, "event")).order_by(trigger.c.name)
-            )
+            return tx.all(NamedFiring, of_event.order_by(trigger.c.name))
+
+    def firings(self, event_id: str) -> list[dict[str, Any]]:
+        """Return :meth:`decisions` as dictionaries."""
+        return [asdict(one) for one in self.decisions(event_id)]
 
     def emitted_types(self, functions: Iterable[str]) -> dict[str, list[str]]:
         """Return the types of the events that executions of these functions have emitted themselves.

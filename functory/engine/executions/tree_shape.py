@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,12 +20,16 @@ from functory.engine.access.scopes import Scope
 from functory.engine.database.id_lists import one_of
 from functory.engine.database.schema import event, execution, firing, function, trigger
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.executions.outline import MAX_PATH, Outlines, TreeNode, without
 
 # Rows of each kind that are read of one tree. Of a larger tree the oldest part is shown, or the part around a node.
 MAX_ROWS = 20_000
 # Levels below a node of a larger tree: more than an outline has nodes.
 MAX_LEVELS = 1000
+
+
+R = TypeVar("R", bound=TypedRow)
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,48 @@ class Shape:
         return max(len(self.outlines.children.get(id_, ())), self.children[id_])
 
 
+class _Execution(TypedRow, frozen=True):
+    """What places an execution in its tree."""
+
+    id: str
+    function: str
+    state: str
+    parent_id: str | None
+    event_id: str | None
+    trigger_id: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    root_id: str
+
+
+class _Event(TypedRow, frozen=True):
+    """What places an event in its tree."""
+
+    id: str
+    type: str
+    state: str
+    cause_execution_id: str | None
+    root_id: str
+
+
+class _Match(TypedRow, frozen=True):
+    """What places a match that is a node of its own, with the ``name`` of its trigger."""
+
+    trigger_id: str
+    event_id: str
+    decision: str
+    reason: str | None
+    execution_id: str | None
+    name: str | None
+
+
 @dataclass
 class _Rows:
     """Rows of a tree by their ids; those of ``matches`` by their trigger and event."""
 
-    executions: dict[str, Any] = field(default_factory=dict)
-    events: dict[str, Any] = field(default_factory=dict)
-    matches: dict[tuple[str, str], Any] = field(default_factory=dict)
+    executions: dict[str, _Execution] = field(default_factory=dict)
+    events: dict[str, _Event] = field(default_factory=dict)
+    matches: dict[tuple[str, str], _Match] = field(default_factory=dict)
 
     def is_full(self) -> bool:
         return max(len(self.executions), len(self.events), len(self.matches)) >= MAX_ROWS
@@ -84,18 +123,8 @@ def decided_in_tree(root_id: str) -> sa.ColumnElement[bool]:
     return event.c.id.in_(sa.select(firing.c.event_id).where(firing.c.root_id == root_id))
 
 
-_EXECUTIONS = sa.select(
-    execution.c.id,
-    execution.c.function,
-    execution.c.state,
-    execution.c.parent_id,
-    execution.c.event_id,
-    execution.c.trigger_id,
-    execution.c.started_at,
-    execution.c.finished_at,
-    execution.c.root_id,
-)
-_EVENTS = sa.select(event.c.id, event.c.type, event.c.state, event.c.cause_execution_id, event.c.root_id)
+_EXECUTIONS = sa.select(*columns(_Execution, execution))
+_EVENTS = sa.select(*columns(_Event, event))
 _MATCHES = sa.select(
     firing.c.trigger_id,
     firing.c.event_id,
@@ -117,8 +146,10 @@ _THESE = _EXECUTIONS.where(one_of(execution.c.id))
 _CAUSED = _EVENTS.where(one_of(event.c.cause_execution_id), _WORTH)
 _EVENT = _EVENTS.where(one_of(event.c.id))
 _NOTED_OF = _MATCHES.where(one_of(firing.c.event_id), _NOTED)
-_STARTED = sa.select(firing.c.execution_id).where(
-    one_of(firing.c.event_id), firing.c.decision == "fired", firing.c.execution_id.is_not(None)
+_STARTED = (
+    sa.select(firing.c.execution_id)
+    .where(one_of(firing.c.event_id), firing.c.decision == "fired", firing.c.execution_id.is_not(None))
+    .limit(MAX_ROWS)
 )
 
 
@@ -134,9 +165,9 @@ def _whole(tx: Tx, root_id: str) -> _Rows:
     events = _EVENTS.where(e.root_id == root_id, is_worth_showing(decided_in_tree(root_id))).order_by(e.id)
     matches = _MATCHES.where(f.root_id == root_id, _NOTED).order_by(f.event_id, f.trigger_id)
     return _Rows(
-        {row.id: row for row in tx.execute(executions.limit(MAX_ROWS)).all()},
-        {row.id: row for row in tx.execute(events.limit(MAX_ROWS)).all()},
-        {(row.trigger_id, row.event_id): row for row in tx.execute(matches.limit(MAX_ROWS)).all()},
+        {row.id: row for row in tx.all(_Execution, executions.limit(MAX_ROWS))},
+        {row.id: row for row in tx.all(_Event, events.limit(MAX_ROWS))},
+        {(row.trigger_id, row.event_id): row for row in tx.all(_Match, matches.limit(MAX_ROWS))},
     )
 
 
@@ -148,10 +179,11 @@ def _above(tx: Tx, root_id: str, at: str) -> _Rows:
         if above is None:
             break
         ids = {"ids": [above]}
-        if row := tx.execute(_THESE, ids).first():
+        row: _Execution | _Event | None
+        if row := tx.one(_Execution, _THESE, ids):
             found.executions[row.id] = row
             above = row.event_id or row.parent_id
-        elif row := tx.execute(_EVENT, ids).first():
+        elif row := tx.one(_Event, _EVENT, ids):
             found.events[row.id] = row
             above = row.cause_execution_id
         if row is None or row.root_id != root_id:
@@ -169,10 +201,10 @@ def _below(tx: Tx, root_id: str, at: str) -> tuple[_Rows, bool]:
             return found, False
         if found.is_full():
             break
-        matches = _of(tx, _NOTED_OF, events)
-        started = [row.execution_id for row in _of(tx, _STARTED, events)]
-        below = [*_of(tx, _CALLED, executions), *_of(tx, _THESE, started)]
-        caused = {row.id: row for row in _of(tx, _CAUSED, executions) if row.root_id == root_id}
+        matches = _of(tx, _Match, _NOTED_OF, events)
+        started = list(tx.execute(_STARTED, {"ids": list(events)}).scalars()) if events else []
+        below = [*_of(tx, _Execution, _CALLED, executions), *_of(tx, _Execution, _THESE, started)]
+        caused = {row.id: row for row in _of(tx, _Event, _CAUSED, executions) if row.root_id == root_id}
         # An execution that several events started is below the one that decided.
         new = {
             row.id: row
@@ -187,8 +219,8 @@ def _below(tx: Tx, root_id: str, at: str) -> tuple[_Rows, bool]:
     return found, True
 
 
-def _of(tx: Tx, statement: sa.Select[*tuple[Any, ...]], ids: Sequence[str]) -> Sequence[Any]:
-    return tx.execute(statement.limit(MAX_ROWS), {"ids": list(ids)}).all() if ids else ()
+def _of(tx: Tx, type_: type[R], statement: sa.Select[*tuple[Any, ...]], ids: Sequence[str]) -> Sequence[R]:
+    return tx.all(type_, statement.limit(MAX_ROWS), {"ids": list(ids)}) if ids else ()
 
 
 def _counts(tx: Tx, above: _Rows, scope: Scope) -> Counter[str]:
@@ -238,7 +270,7 @@ def _nodes(rows: _Rows) -> list[TreeNode]:
             )
         )
     for row in rows.matches.values():
-        started = rows.executions.get(row.execution_id)
+        started = None if row.execution_id is None else rows.executions.get(row.execution_id)
         own = row.decision == "fired" and started is not None and started.event_id == row.event_id
         if row.event_id not in rows.events or own:
             continue
@@ -284,7 +316,7 @@ def _of_tree(rows: _Rows, root_id: str) -> _Rows:
     )
 
 
-def _id_of(row: Any) -> str:
+def _id_of(row: _Execution | _Event) -> str:
     return row.id
 
 

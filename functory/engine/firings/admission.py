@@ -22,6 +22,7 @@ from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import suppression
 from functory.engine.database.schema.events import SuppressionReason
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events import store as event_store
 from functory.engine.events.event_row import EventRow, FiringEvent
 from functory.engine.executions import root_budget
@@ -195,18 +196,25 @@ def _count_by_root(ready: Sequence[Admitted]) -> dict[str, int]:
     return counts
 
 
+class _InShadow(TypedRow, frozen=True):
+    """How often a trigger in shadow would have fired in a tree (columns of table ``suppression``)."""
+
+    trigger_id: str
+    root_id: str
+    count: int
+
+
 def _count_in_shadow(tx: Tx, ready: Sequence[Admitted]) -> dict[tuple[str, str], int]:
     """Return the matches of triggers in shadow that would have fired so far, by trigger and root."""
     keys = sorted({(item.fire.trigger.id, item.event.root_id) for item in ready if item.fire.in_shadow})
     if not keys:
         return {}
-    columns = (suppression.c.trigger_id, suppression.c.root_id)
-    rows = tx.rows(
-        sa.select(*columns, suppression.c.count).where(
-            one_of_keys(columns, keys), suppression.c.reason == "shadow"
-        )
+    mine = one_of_keys((suppression.c.trigger_id, suppression.c.root_id), keys)
+    rows = tx.all(
+        _InShadow,
+        sa.select(*columns(_InShadow, suppression)).where(mine, suppression.c.reason == "shadow"),
     )
-    return {(row["trigger_id"], row["root_id"]): row["count"] for row in rows}
+    return {(row.trigger_id, row.root_id): row.count for row in rows}
 
 
 class RootBudgets:

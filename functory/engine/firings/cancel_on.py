@@ -7,16 +7,16 @@ cancelled at once, or by the worker that runs them; buffered matches are dropped
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from functory.engine.database.id_lists import one_of_keys
 from functory.engine.database.schema import Id, buffered_match, cancellation, event, execution, match_buffer
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events import routing_queue
 from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
 from functory.engine.executions import open_executions
@@ -45,14 +45,50 @@ class DueCancellation:
 
 @dataclass(frozen=True)
 class EarlierMatch:
-    """A buffered match or an open execution that an earlier ``event`` (a row) of the trigger started at ``since``.
-
-    ``row`` has ``event_id``, and the match's buffer ``key`` and ``bytes``, or the execution's ``id``.
-    """
+    """What an earlier ``event`` (a row) of the trigger started at ``since``."""
 
     event: EventRow
     since: datetime
-    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EarlierBufferedMatch(EarlierMatch):
+    """A match that waits in the buffer of a key."""
+
+    key: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class EarlierExecution(EarlierMatch):
+    """An open execution."""
+
+    id: str
+
+
+class _Recorded(TypedRow, frozen=True):
+    """A cancellation as it was recorded."""
+
+    trigger_id: str
+    event_id: str
+    rule: int
+
+
+class _Buffered(TypedRow, frozen=True):
+    """A buffered match that may be dropped."""
+
+    event_id: str
+    time: datetime
+    key: str
+    bytes: int
+
+
+class _Open(TypedRow, frozen=True):
+    """An open execution that may be cancelled."""
+
+    event_id: str
+    created_at: datetime
+    id: str
 
 
 def record(tx: Tx, found: Sequence[tuple[EventRow, Cancel]]) -> None:
@@ -80,12 +116,13 @@ def take_due(tx: Tx, limit: int) -> list[DueCancellation]:
     """Lock up to ``limit`` cancellations that are due, oldest first, with their events."""
     first = routing_queue.first_unrouted(tx)
     given = {"limit": limit}
-    rows = tx.rows(_DUE, given) if first is None else tx.rows(_DUE_BEFORE, {**given, "first": first})
-    events = _events(tx, [row["event_id"] for row in rows])
-    return [
-        DueCancellation(row["trigger_id"], row["event_id"], row["rule"], events[row["event_id"]])
-        for row in rows
-    ]
+    rows = (
+        tx.all(_Recorded, _DUE, given)
+        if first is None
+        else tx.all(_Recorded, _DUE_BEFORE, {**given, "first": first})
+    )
+    events = _events(tx, [row.event_id for row in rows])
+    return [DueCancellation(row.trigger_id, row.event_id, row.rule, events[row.event_id]) for row in rows]
 
 
 def delete(tx: Tx, done: Sequence[DueCancellation]) -> None:
@@ -100,7 +137,7 @@ _BEFORE = cancellation.c.event_id < sa.bindparam("first", type_=Id)
 _ANY = sa.select(sa.literal(1)).select_from(cancellation).limit(1)
 _ANY_BEFORE = _ANY.where(_BEFORE)
 _DUE = (
-    sa.select(cancellation)
+    sa.select(*columns(_Recorded, cancellation))
     .order_by(cancellation.c.event_id, cancellation.c.trigger_id, cancellation.c.rule)
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
@@ -127,56 +164,57 @@ def lock_buffers(tx: Tx, cancellations: Sequence[DueCancellation]) -> None:
         tx.rows(sa.select(*order).where(mine).order_by(*order).with_for_update())
 
 
-def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
+def load_earlier_matches(tx: Tx, by: DueCancellation) -> list[EarlierBufferedMatch]:
     """Return the trigger's buffered matches of events before the cancelling one, oldest first."""
-    rows = tx.rows(sa.select(buffered_match).where(*_earlier(by)).order_by(buffered_match.c.event_id))
-    events = _events(tx, [row["event_id"] for row in rows])
-    return [EarlierMatch(events[row["event_id"]], row["time"], row) for row in rows]
+    statement = sa.select(*columns(_Buffered, buffered_match)).where(*_earlier(by))
+    rows = tx.all(_Buffered, statement.order_by(buffered_match.c.event_id))
+    events = _events(tx, [row.event_id for row in rows])
+    return [EarlierBufferedMatch(events[row.event_id], row.time, row.key, row.bytes) for row in rows]
 
 
 def drop_matches(
-    tx: Tx, trigger: TriggerRow, by: DueCancellation, matches: Sequence[EarlierMatch]
+    tx: Tx, trigger: TriggerRow, by: DueCancellation, matches: Sequence[EarlierBufferedMatch]
 ) -> list[SuppressedMatch]:
     """Delete buffered matches. The caller writes the firings of those that are returned, in the same transaction."""
     for match in matches:
-        row = match.row
         tx.execute(
             sa.delete(buffered_match).where(
-                buffered_match.c.trigger_id == by.trigger_id, buffered_match.c.event_id == row["event_id"]
+                buffered_match.c.trigger_id == by.trigger_id, buffered_match.c.event_id == match.event.id
             )
         )
         # The buffer is due now: it may be empty.
         tx.execute(
             sa.update(match_buffer)
-            .where(match_buffer.c.trigger_id == by.trigger_id, match_buffer.c.key == row["key"])
-            .values(count=match_buffer.c.count - 1, bytes=match_buffer.c.bytes - row["bytes"], due_at=tx.now)
+            .where(match_buffer.c.trigger_id == by.trigger_id, match_buffer.c.key == match.key)
+            .values(count=match_buffer.c.count - 1, bytes=match_buffer.c.bytes - match.bytes, due_at=tx.now)
         )
     stop = Suppress(trigger, "cancelled", detail=f"by event {by.event_id}")
     return [(match.event, stop) for match in matches]
 
 
-def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierMatch]:
+def load_open_executions(tx: Tx, by: DueCancellation) -> list[EarlierExecution]:
     """Return the trigger's open executions of events before the cancelling one, in the order of their ids."""
     mine = open_executions.open_ids(lambda columns: columns.trigger_id == by.trigger_id)
-    rows = tx.rows(
-        sa.select(execution.c.id, execution.c.event_id, execution.c.created_at)
+    rows = tx.all(
+        _Open,
+        sa.select(*columns(_Open, execution))
         .where(
             execution.c.id.in_(mine),
             execution.c.state.in_(OPEN),
             execution.c.event_id < by.event_id,
         )
-        .order_by(execution.c.id)
+        .order_by(execution.c.id),
     )
-    events = _events(tx, [row["event_id"] for row in rows])
-    return [EarlierMatch(events[row["event_id"]], row["created_at"], row) for row in rows]
+    events = _events(tx, [row.event_id for row in rows])
+    return [EarlierExecution(events[row.event_id], row.created_at, row.id) for row in rows]
 
 
 def cancel_executions(
-    tx: Tx, trigger: TriggerRow, by: DueCancellation, executions: Sequence[EarlierMatch]
+    tx: Tx, trigger: TriggerRow, by: DueCancellation, executions: Sequence[EarlierExecution]
 ) -> int:
     """Cancel open executions: at once, or by the worker that runs them. Returns the number of those cancelled."""
     because = f"trigger {trigger.name}, by event {by.event_id}"
-    return sum(cancel_open(tx, one.row["id"], because) is not None for one in executions)
+    return sum(cancel_open(tx, one.id, because) is not None for one in executions)
 
 
 def _earlier(by: DueCancellation) -> list[sa.ColumnElement[bool]]:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from functory.engine.database.connection import Database
 from functory.engine.database.schema import Id, Instant, Words, trigger, trigger_failure
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events import store as event_store
 from functory.engine.events.event_row import FiringEvent
 from functory.engine.firings.admission import Suppress, SuppressedMatch
@@ -30,8 +31,17 @@ REPORT_SECONDS = 60
 
 MAX_ERROR = 1000
 
+
+class _Failing(TypedRow, frozen=True):
+    """What decides whether a trigger that fails sends another event (columns of table ``trigger_failure``)."""
+
+    trigger_id: str
+    unreported: int
+    reported_at: datetime | None
+
+
 _LOCKED = (
-    sa.select(trigger_failure)
+    sa.select(*columns(_Failing, trigger_failure))
     .where(trigger_failure.c.trigger_id.in_(sa.bindparam("triggers", expanding=True)))
     .order_by(trigger_failure.c.trigger_id)
     .with_for_update()
@@ -69,17 +79,17 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> list[dict[str, Any]]:
     )
     new_events: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
-    for known in tx.rows(_LOCKED, {"triggers": sorted(failed)}):
-        matches = failed[known["trigger_id"]]
+    for known in tx.all(_Failing, _LOCKED, {"triggers": sorted(failed)}):
+        matches = failed[known.trigger_id]
         row, stop = matches[-1]
-        unreported, reported_at = known["unreported"] + len(matches), known["reported_at"]
+        unreported, reported_at = known.unreported + len(matches), known.reported_at
         reportable = [match for match in matches if match[0].type != EVENT_TYPE]
         if reportable and is_due(reported_at, tx.now):
             new_events.append(_failed_event(tx, *reportable[-1], unreported))
             unreported, reported_at = 0, tx.now
         updates.append(
             {
-                "own": known["trigger_id"],
+                "own": known.trigger_id,
                 "more": len(matches),
                 "left": unreported,
                 "by": stop.trigger.version,

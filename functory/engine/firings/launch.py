@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from functory.engine.database.schema import backlog, execution, slot
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.events import causation
 from functory.engine.events.event_row import FiringEvent
 from functory.engine.executions import cancellation, queue_rows, root_budget, throttled_claims
@@ -27,6 +28,15 @@ from functory.engine.flow_control.concurrency import OVERLAP_RULE, UNLIMITED, Sl
 from functory.engine.flow_control.controls import NO_CONTROLS
 from functory.engine.flow_control.overlap import OpenExecution
 from functory.engine.flow_control.throttle import Throttles
+
+
+class _OpenSlot(TypedRow, frozen=True):
+    """The slot of an overlap key that an open execution holds or waits for."""
+
+    group_key: str
+    execution_id: str
+    position: str
+    taken_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -152,15 +162,16 @@ class _Launcher:
         found: dict[str, list[OpenExecution]] = defaultdict(list)
         keys = sorted({request.group_key for request in self._overlaps.values()})
         if keys:
-            rows = self._tx.rows(
-                sa.select(slot)
+            rows = self._tx.all(
+                _OpenSlot,
+                sa.select(*columns(_OpenSlot, slot))
                 .join(execution, execution.c.id == slot.c.execution_id)
                 .where(slot.c.group_key.in_(keys), execution.c.state.in_(cancellation.OPEN))
-                .order_by(slot.c.position)
+                .order_by(slot.c.position),
             )
             for row in rows:
-                one = OpenExecution(row["execution_id"], row["position"], row["taken_at"] is not None)
-                found[row["group_key"]].append(one)
+                one = OpenExecution(row.execution_id, row.position, row.taken_at is not None)
+                found[row.group_key].append(one)
         return found
 
     def _cancel(self, id_: str, item: Admitted, group_key: str) -> None:

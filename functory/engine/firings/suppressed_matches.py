@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +27,7 @@ from functory.engine.database.schema import (
 )
 from functory.engine.database.schema.events import SUPPRESSION_REASONS
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow
 from functory.engine.errors import NotFound
 from functory.engine.firings.suppressions import GUARD_REASONS
 from functory.engine.firings.unfired_matches import replay_key
@@ -54,6 +56,33 @@ class MatchFilter:
         choices.check("reason", self.reasons, SUPPRESSION_REASONS)
 
 
+class ResumableMatch(TypedRow, frozen=True):
+    """A suppressed match that was not started yet: its firing, the name of its trigger, and the definition that
+    decided.
+    """
+
+    trigger_id: str
+    event_id: str
+    root_id: str
+    reason: str
+    detail: str | None
+    time: datetime
+    trigger: str
+    definition: Mapping[str, Any]
+
+
+_RESUMABLE_MATCH = (
+    firing.c.trigger_id,
+    firing.c.event_id,
+    firing.c.root_id,
+    firing.c.reason,
+    firing.c.detail,
+    firing.c.time,
+    trigger.c.name,
+    trigger_version.c.definition,
+)
+
+
 @dataclass
 class Resumed:
     """What was resumed: counts by (trigger, reason); ``failed`` matches have no execution, for the error."""
@@ -62,11 +91,11 @@ class Resumed:
     failed_count: int = 0
     failed: list[dict[str, str]] = field(default_factory=list)
 
-    def add_failed(self, row: Mapping[str, Any], error: str) -> None:
+    def add_failed(self, match: ResumableMatch, error: str) -> None:
         """Count a match that could not be resumed."""
         self.failed_count += 1
         if len(self.failed) < MAX_FAILED:
-            self.failed.append({"trigger": row["trigger"], "event_id": row["event_id"], "error": error})
+            self.failed.append({"trigger": match.trigger, "event_id": match.event_id, "error": error})
 
 
 class SuppressedMatches:
@@ -77,8 +106,8 @@ class SuppressedMatches:
 
     def pages(
         self, which: MatchFilter, after: tuple[str, str] | None = None
-    ) -> Iterator[list[dict[str, Any]]]:
-        """Yield the matches in pages: trigger, trigger_id, event_id, root_id, reason, detail, time.
+    ) -> Iterator[list[ResumableMatch]]:
+        """Yield the matches in pages.
 
         They are ordered by trigger, then by event; with ``after`` those behind this one, by the ids of its trigger and
         event. Raises :class:`NotFound` for a trigger that there is not.
@@ -92,28 +121,19 @@ class SuppressedMatches:
                 known = _replayed(tx, rows)
             if not rows:
                 return
-            last = rows[-1]["trigger_id"], rows[-1]["event_id"]
+            last = rows[-1].trigger_id, rows[-1].event_id
             found = [row for row in rows if _key(row) not in known]
             if found:
                 yield found
 
     def count(self, which: MatchFilter) -> Counter[tuple[str, str]]:
         """Count the matches, by (trigger, reason)."""
-        return Counter((row["trigger"], row["reason"]) for page in self.pages(which) for row in page)
+        return Counter((row.trigger, row.reason) for page in self.pages(which) for row in page)
 
 
-def _next_page(tx: Tx, which: MatchFilter, last: tuple[str, str] | None) -> list[dict[str, Any]]:
+def _next_page(tx: Tx, which: MatchFilter, last: tuple[str, str] | None) -> list[ResumableMatch]:
     statement = (
-        sa.select(
-            firing.c.trigger_id,
-            firing.c.event_id,
-            firing.c.root_id,
-            firing.c.reason,
-            firing.c.detail,
-            firing.c.time,
-            trigger.c.name.label("trigger"),
-            trigger_version.c.definition,
-        )
+        sa.select(*_RESUMABLE_MATCH)
         .join(trigger, trigger.c.id == firing.c.trigger_id)
         .join(trigger_version, decided_by_version)
         .where(
@@ -131,17 +151,17 @@ def _next_page(tx: Tx, which: MatchFilter, last: tuple[str, str] | None) -> list
     if last is not None:
         place = sa.tuple_(sa.literal(last[0], Id), sa.literal(last[1], Id))
         statement = statement.where(sa.tuple_(firing.c.trigger_id, firing.c.event_id) > place)
-    return tx.rows(statement)
+    return tx.all(ResumableMatch, statement)
 
 
-def _replayed(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    keys = [_key(row) for row in rows]
+def _replayed(tx: Tx, matches: Sequence[ResumableMatch]) -> set[str]:
+    keys = [_key(match) for match in matches]
     found = sa.select(execution.c.idempotency_key).where(execution.c.idempotency_key.in_(keys))
     return set(tx.execute(found).scalars()) if keys else set()
 
 
-def _key(row: Mapping[str, Any]) -> str:
-    return replay_key(row["trigger_id"], row["event_id"])
+def _key(match: ResumableMatch) -> str:
+    return replay_key(match.trigger_id, match.event_id)
 
 
 def _check_trigger(tx: Tx, name: str) -> None:

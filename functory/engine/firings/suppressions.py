@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -28,6 +28,15 @@ GUARD_REASONS = frozenset(
 )
 
 Recorded = tuple[FiringEvent, Suppress, dict[str, Any]]
+
+
+class _Key(NamedTuple):
+    """The primary key of a suppression."""
+
+    trigger_id: str
+    root_id: str
+    reason: str
+
 
 # Built once, because they run for every batch with a suppressed match.
 _KNOWN = sa.select(suppression.c.trigger_id, suppression.c.root_id, suppression.c.reason).where(
@@ -49,16 +58,16 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
     """Count suppressions. Returns the events to append, and for each match its columns of the firing row."""
     if not refused:
         return [], []
-    counts: Counter[tuple[str, str, str]] = Counter(_key(row, stop) for row, stop in refused)
+    counts: Counter[_Key] = Counter(_key(row, stop) for row, stop in refused)
     first = {_key(row, stop): row for row, stop in reversed(refused)}
-    known = {(r["trigger_id"], r["root_id"], r["reason"]) for r in tx.rows(_KNOWN, {"keys": sorted(counts)})}
+    known = {_Key(*row) for row in tx.execute(_KNOWN, {"keys": sorted(counts)})}
     tx.insert_missing(
         suppression,
         [
             {
-                "trigger_id": key[0],
-                "root_id": key[1],
-                "reason": key[2],
+                "trigger_id": key.trigger_id,
+                "root_id": key.root_id,
+                "reason": key.reason,
                 "count": 0,
                 "resumed": 0,
                 "first_event_id": first[key].id,
@@ -72,7 +81,7 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
     tx.execute(
         _COUNTED,
         [
-            {"t": key[0], "r": key[1], "w": key[2], "n": count, "at": tx.now}
+            {"t": key.trigger_id, "r": key.root_id, "w": key.reason, "n": count, "at": tx.now}
             for key, count in sorted(counts.items())
         ],
     )
@@ -99,8 +108,8 @@ def record(tx: Tx, refused: Sequence[SuppressedMatch]) -> tuple[list[dict[str, A
     return new_events, recorded
 
 
-def _key(row: FiringEvent, stop: Suppress) -> tuple[str, str, str]:
-    return stop.trigger.id, row.root_id, stop.reason
+def _key(row: FiringEvent, stop: Suppress) -> _Key:
+    return _Key(stop.trigger.id, row.root_id, stop.reason)
 
 
 def _suppressed_event(tx: Tx, row: FiringEvent, stop: Suppress) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from functory.engine.database.schema import (
     trigger_version,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow, columns
 from functory.engine.errors import Conflict, NotFound
 from functory.engine.events import causation
 from functory.engine.events.event_row import EVENT_COLUMNS, EventRow
@@ -31,9 +32,29 @@ from functory.engine.executions import queue_rows
 from functory.engine.executions.start import new_row
 from functory.engine.firings import suppressions
 from functory.engine.firings.launch import event_link
+from functory.engine.flow_control.trigger_row import TriggerRow
 from functory.engine.functions.version_row import StartVersion
 
 _RESUMED = suppressions.CHANGED.values(resumed=suppression.c.resumed + sa.bindparam("n"))
+
+
+class _Decision(TypedRow, frozen=True):
+    """What a trigger decided about an event, as it allows a replay or not."""
+
+    trigger_id: str
+    event_id: str
+    decision: str
+    reason: str | None
+    execution_id: str | None
+
+
+class _DecisionOfVersion(_Decision, frozen=True):
+    """A decision with the definition that decided."""
+
+    definition: Mapping[str, Any]
+
+
+_DECISION = columns(_Decision, firing)
 
 
 @dataclass(frozen=True)
@@ -65,11 +86,12 @@ def lock_suppressed(tx: Tx, trigger_name: str, event_id: str) -> UnfiredMatch:
     """
     id_ = as_id(event_id, "event")
     source = lock_events(tx, [id_]).get(id_)
-    stopped = tx.first(
-        sa.select(firing, trigger_version.c.definition)
+    stopped = tx.one(
+        _DecisionOfVersion,
+        sa.select(*_DECISION, trigger_version.c.definition)
         .join(trigger, trigger.c.id == firing.c.trigger_id)
         .join(trigger_version, decided_by_version)
-        .where(firing.c.event_id == id_, trigger.c.name == trigger_name)
+        .where(firing.c.event_id == id_, trigger.c.name == trigger_name),
     )
     if source is None or stopped is None:
         raise NotFound(
@@ -77,11 +99,11 @@ def lock_suppressed(tx: Tx, trigger_name: str, event_id: str) -> UnfiredMatch:
             try_=f"functory event why {id_}",
         )
     _check_unfired(trigger_name, stopped)
-    return UnfiredMatch(stopped["trigger_id"], trigger_name, stopped["definition"], source, stopped["reason"])
+    return UnfiredMatch(stopped.trigger_id, trigger_name, stopped.definition, source, stopped.reason)
 
 
-def lock_event(tx: Tx, row: Mapping[str, Any], event_id: str) -> UnfiredMatch:
-    """Return the match of a trigger (its ``row`` with the definition) with any event that it did not fire for.
+def lock_event(tx: Tx, row: TriggerRow, event_id: str) -> UnfiredMatch:
+    """Return the match of a trigger (its ``row``) with any event that it did not fire for.
 
     The caller has checked that the event matches. Raises :class:`NotFound`, and :class:`Conflict` when the trigger has
     fired for the event or will decide about it.
@@ -90,17 +112,19 @@ def lock_event(tx: Tx, row: Mapping[str, Any], event_id: str) -> UnfiredMatch:
     source = lock_events(tx, [id_]).get(id_)
     if source is None:
         raise NotFound(f"event {event_id} not found", try_="functory event list")
-    decided = tx.first(sa.select(firing).where(firing.c.trigger_id == row["id"], firing.c.event_id == id_))
+    decided = tx.one(
+        _Decision,
+        sa.select(*_DECISION).where(firing.c.trigger_id == row.id, firing.c.event_id == id_),
+    )
     if decided is not None:
-        _check_unfired(row["name"], decided)
+        _check_unfired(row.name, decided)
     elif source.state == "pending":
         raise Conflict(
             f"event {id_} is not routed yet",
             "the trigger has not decided about it",
             "wait for the router",
         )
-    reason = None if decided is None else decided["reason"]
-    return UnfiredMatch(row["id"], row["name"], row["definition"], source, reason)
+    return UnfiredMatch(row.id, row.name, row.definition, source, None if decided is None else decided.reason)
 
 
 def lock_events(tx: Tx, ids: Collection[str]) -> dict[str, EventRow]:
@@ -165,11 +189,11 @@ def _row(tx: Tx, one: LateStart) -> dict[str, Any]:
     )
 
 
-def _check_unfired(trigger_name: str, decided: Mapping[str, Any]) -> None:
+def _check_unfired(trigger_name: str, decided: _Decision) -> None:
     """Raise :class:`Conflict` for a firing that has fired."""
-    if decided["decision"] == "fired":
+    if decided.decision == "fired":
         raise Conflict(
-            f"{trigger_name} has fired for event {decided['event_id']}",
-            f"execution {decided['execution_id']}",
-            f"functory execution replay {decided['execution_id']}",
+            f"{trigger_name} has fired for event {decided.event_id}",
+            f"execution {decided.execution_id}",
+            f"functory execution replay {decided.execution_id}",
         )

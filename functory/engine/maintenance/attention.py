@@ -5,8 +5,7 @@ All of it is read from small tables and short ranges of indexes: its cost follow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +25,7 @@ from functory.engine.database.schema import (
     verification,
 )
 from functory.engine.database.transaction import Tx
+from functory.engine.database.typed_rows import TypedRow
 from functory.engine.firings.suppressions import GUARD_REASONS
 from functory.engine.sources import source_breaker
 
@@ -71,6 +71,15 @@ def counts(tx: Tx, scope: Scope = None) -> dict[str, int]:
     return {name: int(value) for name, value in (row or {}).items()}
 
 
+class _StoppedMatch(TypedRow, frozen=True):
+    """A match that a guard has stopped, with the name of its trigger."""
+
+    name: str
+    reason: str
+    root_id: str
+    time: datetime
+
+
 def stopped(tx: Tx, limit: int, scope: Scope = None) -> list[dict[str, Any]]:
     """Return what guards have stopped in the last 24 hours, newest first: ``trigger``, ``reason``, ``root_id`` and
     ``last_at`` of the last match.
@@ -86,17 +95,18 @@ def stopped(tx: Tx, limit: int, scope: Scope = None) -> list[dict[str, Any]]:
         .limit(SUPPRESSED)
         .subquery()
     )
-    rows = tx.rows(
+    rows = tx.all(
+        _StoppedMatch,
         sa.select(trigger.c.name, newest.c.reason, newest.c.root_id, newest.c.time)
         .join(newest, newest.c.trigger_id == trigger.c.id)
         .where(newest.c.reason.in_(sorted(GUARD_REASONS)))
-        .order_by(newest.c.time.desc())
+        .order_by(newest.c.time.desc()),
     )
-    last: dict[tuple[str, str], Mapping[str, Any]] = {}
+    last: dict[tuple[str, str], _StoppedMatch] = {}
     for row in rows:
-        last.setdefault((row["name"], row["reason"]), row)
+        last.setdefault((row.name, row.reason), row)
     return [
-        {"trigger": name, "reason": reason, "root_id": row["root_id"], "last_at": row["time"]}
+        {"trigger": name, "reason": reason, "root_id": row.root_id, "last_at": row.time}
         for (name, reason), row in list(last.items())[:limit]
     ]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from functory.engine.errors import FunctoryError
 from functory.engine.events import envelope as event_envelope
+from functory.engine.events.firing_row import FiringRow
+from functory.engine.executions.lineage import NamedFiring
 from functory.engine.flow_control import trigger_row
 from functory.triggers.definition import CompiledTrigger, compile_definition
 from functory.triggers.patterns import Clause
@@ -17,7 +19,7 @@ from functory.triggers.patterns import Clause
 def explain(
     event: Mapping[str, Any],
     triggers: Sequence[Mapping[str, Any]],
-    firings: Sequence[Mapping[str, Any]],
+    firings: Sequence[NamedFiring],
     now: datetime,
 ) -> list[dict[str, Any]]:
     """One answer for each trigger, those with a recorded decision first, then those with the fewest failed clauses.
@@ -25,7 +27,7 @@ def explain(
     ``decision`` is the recorded one (fired, suppressed), or ``no match``; then ``clauses`` compare
     the event with the current version of the trigger: path, expected value, found value.
     """
-    recorded = {row["trigger_id"]: row for row in firings}
+    recorded = {one.trigger_id: one for one in firings}
     envelope = event_envelope.of_mapping(event)
     answers: list[dict[str, Any]] = []
     for row in triggers:
@@ -35,12 +37,12 @@ def explain(
     # Triggers that are deleted by now have left their decisions.
     answers += [
         {
-            "trigger": row["trigger"] or row["trigger_id"],
-            "version": row["trigger_version"],
+            "trigger": decided.trigger or decided.trigger_id,
+            "version": decided.trigger_version,
             "state": "deleted",
         }
-        | _decided(row)
-        for row in recorded.values()
+        | _decided(decided)
+        for decided in recorded.values()
     ]
     order = {"fired": 0, "suppressed": 1}
     counted = [
@@ -50,16 +52,16 @@ def explain(
     return sorted(counted, key=lambda a: (order.get(a["decision"], 2), a["failed_clauses"], a["trigger"]))
 
 
-def _decided(row: Mapping[str, Any]) -> dict[str, Any]:
+def _decided(row: FiringRow) -> dict[str, Any]:
     return {
-        "decision": row["decision"],
-        "version": row["trigger_version"],
-        "reason": row["reason"],
-        "limit": row["limit_value"],
-        "value": row["actual_value"],
-        "detail": row["detail"],
-        "execution_id": row["execution_id"],
-        "chain": [link["name"] for link in row["chain"] or []],
+        "decision": row.decision,
+        "version": row.trigger_version,
+        "reason": row.reason,
+        "limit": row.limit_value,
+        "value": row.actual_value,
+        "detail": row.detail,
+        "execution_id": row.execution_id,
+        "chain": [link["name"] for link in row.chain or []],
     }
 
 

@@ -216,7 +216,7 @@ class Replay:
         """Drop the waiting matches of earlier events that a cancel-on rule applies to."""
         self.decisions.cancelling += 1
         for one in self._buffers.waiting_rows():
-            earlier = EarlierMatch(self._buffers.event(one.id), one.since, {})
+            earlier = EarlierMatch(self._buffers.event(one.id), one.since)
             if one.id < row.id and rule_matches(self._compiled, cancel.rule, row, earlier, self._now):
                 self._buffers.drop(one, self._now)
                 self._suppress([(one, Suppress(cancel.trigger, "cancelled"))])
