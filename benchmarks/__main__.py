@@ -21,6 +21,7 @@ NAMES = (
     "webhooks",
     "gateway",
     "files",
+    "follow",
     "buffers",
     "backlog",
     "idle",

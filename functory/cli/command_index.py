@@ -37,7 +37,7 @@ class CommandEntry:
 _CLI = "functory.cli.commands"
 _HERE_ONLY = frozenset({
     "dev", "environment", "db", "server", "router", "worker", "scheduler", "watcher", "gateway", "doctor", "verify",
-    "dashboard",
+    "dashboard", "init",
 })  # fmt: skip
 
 SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
@@ -45,7 +45,10 @@ SECTIONS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "demo", f"{_CLI}.demo", "demo", "show how events become executions, in a temporary folder"
         ),
-        CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, for development"),
+        CommandEntry(
+            "init", f"{_CLI}.init", "init", "make the folder of a project, whose files are functions"
+        ),
+        CommandEntry("dev", f"{_CLI}.dev", "dev", "run all roles in one process, and follow the folder"),
         CommandEntry(
             "run", f"{_CLI}.function.crud", "app", "run a stored function and print its result", verb="run"
         ),

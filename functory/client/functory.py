@@ -226,7 +226,7 @@ class Functory(ClientServices):
         return explain(
             self.events.get(id_),
             self.triggers.definitions(),
-            self.lineage.firings(id_),
+            self.lineage.decisions(id_),
             self.database.clock.now(),
         )
 

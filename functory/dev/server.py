@@ -23,6 +23,9 @@ from functory.engine.access.logins import login_address
 from functory.engine.database import sqlite_files
 from functory.engine.errors import Invalid
 from functory.engine.settings import Settings
+from functory.engine.settings_file import settings_file
+from functory.project import folder
+from functory.project.follow import Follower
 from functory.roles import process
 from functory.terminal.console import count_of
 
@@ -50,6 +53,13 @@ def dev_settings(settings: Settings, port: int | None) -> Settings:
     return settings.model_copy(update={"port": settings.port if port is None else port})
 
 
+def project_here() -> Path | None:
+    """Return the folder of the nearest ``functory.toml`` if it has functions in files; None without."""
+    file = settings_file()
+    root = file.resolve().parent
+    return root if file.is_file() and (root / folder.FUNCTIONS).is_dir() else None
+
+
 def reset(settings: Settings, *, confirmed: bool) -> None:
     """Delete the data file after a confirmation. Raises :class:`Invalid` without one."""
     file = sqlite_urls.path_of(settings.database)
@@ -74,11 +84,16 @@ def reset(settings: Settings, *, confirmed: bool) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def run(settings: Settings, *, quiet: bool) -> int:
-    """Run until Ctrl-C. Returns the exit status. Raises :class:`DatabaseLost` when the data file was deleted or
-    replaced meanwhile.
+def run(settings: Settings, *, quiet: bool, project: Path | None = None, rerun: bool = True) -> int:
+    """Run until Ctrl-C, and follow the folder of a ``project`` (:class:`functory.project.follow.Follower`).
+
+    Returns the exit status. Raises :class:`Invalid` for a folder that is no project, and :class:`DatabaseLost` when the
+    data file was deleted or replaced meanwhile.
     """
     began = time.monotonic()
+    if project is not None:
+        # A folder that is no project is said before anything starts.
+        folder.read(project)
     ending = process.RoleShutdown().install()
     # The banner below shows the same facts.
     for name in ("functory.workers.sandbox.runner", "functory.sandbox"):
@@ -105,6 +120,10 @@ def run(settings: Settings, *, quiet: bool) -> int:
         print_line(
             f"  Ready in {time.monotonic() - began:.1f} s.  {next_command_hint(functory)}   Quit: Ctrl-C\n"
         )
+        if project is not None:
+            follower = Follower(functory, project, print_line, rerun=rerun)
+            follower.start()
+            stack.callback(follower.stop)
         if not quiet:
             feed.start(print_line)
             stack.callback(feed.stop)

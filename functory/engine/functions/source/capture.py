@@ -69,7 +69,7 @@ def without_decorators(text: str, name: str) -> str:
             lines = text.splitlines(keepends=True)
             gone: set[int] = set()
             for decorator in node.decorator_list:
-                if _is_registration(decorator):
+                if is_registration(decorator):
                     gone.update(range(decorator.lineno, (decorator.end_lineno or decorator.lineno) + 1))
             return "".join(line for number, line in enumerate(lines, 1) if number not in gone)
     return text
@@ -87,7 +87,7 @@ def required_statements(module: str, name: str, dependencies: frozenset[str]) ->
     )
     if target is None:
         return ""
-    target.decorator_list = [d for d in target.decorator_list if not _is_registration(d)]
+    target.decorator_list = [d for d in target.decorator_list if not is_registration(d)]
     providers: dict[str, list[ast.stmt]] = {}
     for statement in body:
         for bound in _bound(statement):
@@ -176,7 +176,8 @@ def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
-def _is_registration(decorator: ast.expr) -> bool:
+def is_registration(decorator: ast.expr) -> bool:
+    """Return True for ``@register_function``, called or not, by whatever name its module has."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     last = (
         called.attr
