@@ -87,7 +87,7 @@ REASONS = {
         resume, watch table, webhook add, webhook delete, webhook pause, webhook resume, source add, source
         delete, source resume, db backup, db prune, db restore, db status, db upgrade""",
     "the same code as another command, in an editor of the user": "function edit",
-    "its own texts, and the settings of the caller": "config, demo, source kinds",
+    "its own texts, and the settings of the caller": "config, demo, init, source kinds",
     "the answer of the caller's own server": "webhook test",
     "what uv says, which is cleaned before it is stored": """
         environment build, environment list, environment prune, environment show""",
